@@ -12,7 +12,7 @@ import (
 // absolute directory base; path is for messages only. It touches no file and no
 // environment. See Load for handlers.
 func Parse(path, base string, text []byte, handlers ...string) (*Config, error) {
-	d := &decoder{file: path, base: base, errs: &Errors{}, places: map[string]place{}}
+	d := &decoder{file: path, base: base, errs: &Errors{}, places: map[string]place{}, failed: map[string]bool{}}
 	c := &Config{base: base}
 	if path != "" {
 		c.Path = absolute(base, filepath.Base(path))
@@ -40,6 +40,7 @@ type decoder struct {
 	file, base string
 	errs       *Errors
 	places     map[string]place // where each key that stands in the file is, by its full name
+	failed     map[string]bool  // keys that a mistake was reported for
 }
 
 // name of a key: in full (tasks.clean.timeout), and in the table (tasks.*.timeout).
@@ -55,12 +56,17 @@ func (n name) sub(key string) name {
 func (n name) entry(key string) name { return name{n.full + "." + key, n.inTable + ".*"} }
 
 func (d *decoder) fail(at place, key, problem string) {
+	d.failed[key] = true
 	d.errs.List = append(d.errs.List, &Error{File: d.file, Line: at.line, Column: at.column, Key: key, Problem: problem})
 }
 
 // failKey is fail for a key that may stand in the file or not; then its section
-// is the place.
+// is the place. A key that has been failed already is not failed again: what
+// follows from a mistake is none of its own.
 func (d *decoder) failKey(key, problem string) {
+	if d.failed[key] {
+		return
+	}
 	section := key
 	for {
 		at, stands := d.places[section]

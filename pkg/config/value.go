@@ -150,7 +150,7 @@ func setDuration(k *key, n *node, v reflect.Value) string {
 	}
 	t, err := ParseDuration(n.text)
 	if err != nil {
-		if _, bare := strconv.ParseFloat(n.text, 64); bare == nil {
+		if f, bare := strconv.ParseFloat(n.text, 64); bare == nil && f >= 0 {
 			return fmt.Sprintf("%s has no unit; %s", n.text, durationHint)
 		}
 		return err.Error()
