@@ -1,0 +1,103 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"syscall"
+	"time"
+
+	"nightshift/pkg/liveness"
+	"nightshift/pkg/scheduler"
+)
+
+// kernel answers the warden's questions about other workers with pkg/liveness.
+type kernel struct{ bootID string }
+
+// huntLimit bounds one hunt of the warden, which comes again.
+const huntLimit = 500 * time.Millisecond
+
+func newKernel() (*kernel, error) {
+	id, err := liveness.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("boot id: %w", err)
+	}
+	return &kernel{id}, nil
+}
+
+// BootID implements scheduler.Kernel.
+func (k *kernel) BootID() string { return k.bootID }
+
+// Probe implements scheduler.Kernel.
+func (k *kernel) Probe(o *scheduler.Owner) (scheduler.Proof, scheduler.Guard, error) {
+	if o.LockPath == "" {
+		return scheduler.Unproven, nil, nil
+	}
+	p, err := liveness.ProbeLock(o.LockPath, o.LockDev, o.LockIno)
+	if err != nil {
+		return scheduler.Held, nil, err
+	}
+	switch p.Outcome {
+	case liveness.Free:
+		return scheduler.Free, p.Guard, nil
+	case liveness.Held:
+		return scheduler.Held, nil, nil
+	default:
+		return scheduler.Unproven, nil, nil
+	}
+}
+
+// Gone implements scheduler.Kernel.
+func (k *kernel) Gone(o *scheduler.Owner) bool {
+	p, err := liveness.ReadProcess(o.PID)
+	if errors.Is(err, liveness.ErrGone) {
+		return true
+	}
+	return err == nil && (p.StartTicks != o.StartTicks || !p.Alive())
+}
+
+// Signal implements scheduler.Kernel: pid and start time are compared through a
+// pidfd before the signal goes out, because pids are reused.
+func (k *kernel) Signal(o *scheduler.Owner, kill bool) error {
+	p := liveness.Process{PID: o.PID, StartTicks: o.StartTicks}
+	sig := syscall.SIGTERM
+	if kill {
+		sig = syscall.SIGKILL
+	}
+	if err := liveness.Kill(p, sig); err != nil && !errors.Is(err, liveness.ErrGone) {
+		return err
+	}
+	return nil
+}
+
+// Hunt implements scheduler.Kernel. With the lock in hand all that bears the dead
+// worker's mark goes; without it only what its recorded executions started,
+// because a new incarnation of that worker may be on its way.
+func (k *kernel) Hunt(o *scheduler.Owner, proven bool) (left []string, err error) {
+	sweeps := []liveness.Sweep{{Mark: o.LockPath, LockDev: o.LockDev, LockIno: o.LockIno}}
+	if !proven {
+		sweeps = sweeps[:0]
+		for _, id := range o.ExecIDs {
+			sweeps = append(sweeps, liveness.Sweep{Mark: o.LockPath, Env: []string{"NIGHTSHIFT_ATTEMPT=" + strconv.FormatInt(id, 10)}})
+		}
+	}
+	for _, s := range sweeps {
+		ps, err := s.KillAll(huntLimit)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range ps {
+			left = append(left, p.String())
+		}
+	}
+	if !proven {
+		holders, err := liveness.Holders(o.LockPath, o.LockDev, o.LockIno)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range holders {
+			left = append(left, p.String())
+		}
+	}
+	return left, nil
+}
