@@ -1,0 +1,6 @@
+//go:build race
+
+package logging
+
+// raceEnabled: the race detector makes a gigabyte a matter of minutes.
+const raceEnabled = true
