@@ -7,13 +7,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"nightshift/pkg/cron"
 )
 
 // maxSlowAfter bounds the default of slow_after: half the timeout, at most this.
 const maxSlowAfter = 30 * time.Minute
-
-// checkCron says what is wrong with a cron expression and its zone.
-var checkCron = func(expr, zone string) (badExpr, badZone error) { return nil, nil }
 
 // finish fills in the defaults that depend on other keys, and checks what one
 // key alone can't tell.
@@ -151,20 +150,14 @@ func (d *decoder) finishSchedules(c *Config) {
 	}
 	for _, sched := range slices.Sorted(maps.Keys(c.Schedules)) {
 		s, full := c.Schedules[sched], "schedules."+sched
-		cron, every := d.stands(full+".cron"), d.stands(full+".every")
+		stated, every := d.stands(full+".cron"), d.stands(full+".every")
 		switch {
-		case cron && every:
+		case stated && every:
 			d.failKey(full+".every", "a schedule has cron or every, not both; remove one")
-		case !cron && !every:
+		case !stated && !every:
 			d.failKey(full, `nothing says when; give it cron: "0 2 * * *" or every: 15m`)
 		}
-		badExpr, badZone := checkCron(s.Cron, s.Zone)
-		if cron && badExpr != nil {
-			d.failKey(full+".cron", badExpr.Error())
-		}
-		if badZone != nil {
-			d.failKey(full+".zone", badZone.Error())
-		}
+		d.checkTimes(c, full, s)
 		if every && s.Jitter > s.Every {
 			d.failKey(full+".jitter", fmt.Sprintf("%s is longer than every (%s)", FormatDuration(s.Jitter), FormatDuration(s.Every)))
 		}
@@ -172,6 +165,35 @@ func (d *decoder) finishSchedules(c *Config) {
 			d.failKey(full+".task", "no task type is named; add task: and one of "+strings.Join(c.typeNames(), ", "))
 		} else {
 			d.checkType(c, full+".task", s.Task)
+		}
+	}
+}
+
+// checkTimes has the zone and the rule judged by those who know them, and keeps
+// their hints for what is legal and seldom meant.
+func (d *decoder) checkTimes(c *Config, full string, s Schedule) {
+	zone := s.Zone
+	if _, err := cron.LoadZone(zone); err != nil {
+		d.failKey(full+".zone", err.Error())
+		zone = "UTC" // so that the expression is judged too
+	}
+	var rule *cron.Rule
+	var err error
+	key := full + ".cron"
+	switch {
+	case d.stands(key):
+		rule, err = cron.Parse(s.Cron, zone)
+	case d.stands(full + ".every"):
+		key = full + ".every"
+		rule, err = cron.Every(s.Every)
+	}
+	if err != nil {
+		d.failKey(key, err.Error())
+	}
+	if rule != nil && err == nil {
+		for _, hint := range rule.Hints() {
+			at := d.places[key]
+			c.hints = append(c.hints, (&Error{File: d.file, Line: at.line, Column: at.column, Key: key, Problem: hint}).Error())
 		}
 	}
 }

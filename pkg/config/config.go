@@ -18,6 +18,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -37,6 +38,7 @@ type Config struct {
 	base       string // the directory that relative paths start from
 	logDirSet  bool   // log.dir stands in the file, so it does not follow data_dir
 	typeAbsent TaskType
+	hints      []string
 }
 
 // Worker is how a worker process behaves.
@@ -236,7 +238,9 @@ func (c *Config) UseData(dir string) error {
 	return nil
 }
 
-// Paths of a data directory.
+// Hints are remarks on what is legal and seldom meant, such as a cron expression
+// with both day fields set; `config check` shows them.
+func (c *Config) Hints() []string { return slices.Clone(c.hints) }
 
 // Database is the path of nightshift.db.
 func (c *Config) Database() string { return filepath.Join(c.DataDir, "nightshift.db") }

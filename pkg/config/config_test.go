@@ -95,7 +95,7 @@ hooks: {on: [DEAD, lost], task: clean_csv}
 		t.Errorf("日报 = %+v", c.Tasks["日报"])
 	}
 	nightly := Schedule{Cron: "0 2 * * *", Zone: "Asia/Shanghai", Task: "render_report", Payload: `{"since":"24h"}`,
-		Priority: -5, Missed: "all", MissedLimit: 1000, Overlap: "allow", Jitter: time.Minute}
+		Priority: -5, Missed: "all", MissedLimit: 10080, Overlap: "allow", Jitter: time.Minute}
 	if c.Schedules["nightly"] != nightly {
 		t.Errorf("nightly = %+v\nwant %+v", c.Schedules["nightly"], nightly)
 	}

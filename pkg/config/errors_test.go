@@ -74,6 +74,11 @@ func TestMistakes(t *testing.T) {
 		{"schedule with two times", work + "schedules:\n  s: {task: w, cron: '@daily', every: 1h}\n", `n.yaml:4:39: schedules.s.every: a schedule has cron or every, not both; remove one`},
 		{"schedule of no type", work + "schedules:\n  s: {every: 1h}\n", `n.yaml:4:3: schedules.s.task: no task type is named; add task: and one of fetch_data, render_report, w`},
 		{"schedule of a misspelt type", work + "schedules:\n  s: {every: 1h, task: render_reprot}\n", `n.yaml:4:24: schedules.s.task: there is no task type "render_reprot" under tasks; did you mean "render_report"?`},
+		{"cron expression that never comes", work + "schedules:\n  s: {cron: '0 0 30 2 *', task: w}\n", `n.yaml:4:13: schedules.s.cron: cron "0 0 30 2 *": column 5: day of month "30": no month that is admitted has such a day: it would never run`},
+		{"cron expression out of range", work + "schedules:\n  s: {cron: '61 * * * *', task: w}\n", `n.yaml:4:13: schedules.s.cron: cron "61 * * * *": column 1: minute "61": end of range (61) above maximum (59)`},
+		{"misspelt zone and bad expression", work + "schedules:\n  s: {cron: '* * *', zone: Europe/Berlim, task: w}\n", `n.yaml:4:13: schedules.s.cron: cron "* * *": it has 3 fields; five are needed: minute hour day-of-month month day-of-week` + "\n" +
+			`n.yaml:4:28: schedules.s.zone: time zone "Europe/Berlim": unknown; did you mean Europe/Berlin?`},
+		{"interval with a fraction", work + "schedules:\n  s: {every: 1500ms, task: w}\n", `n.yaml:4:14: schedules.s.every: every: 1.5s is not a whole number of seconds`},
 		{"payload that is broken JSON", work + "schedules:\n  s: {every: 1h, task: w, payload: '{\"a\":'}\n", `n.yaml:4:36: schedules.s.payload: the text begins like JSON and is none: unexpected end of JSON input`},
 		{"payload that JSON can't hold", work + "schedules:\n  s: {every: 1h, task: w, payload: {a: .inf}}\n", `n.yaml:4:40: schedules.s.payload: .inf is no number that JSON can hold`},
 		{"hook without a task", "hooks: {on: [DEAD]}\n", `n.yaml:1:13: hooks.on: hooks need a task type to add; write task: under hooks`},
@@ -141,6 +146,13 @@ func TestBombsAreRefusedQuickly(t *testing.T) {
 				t.Errorf("got %.300q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestHintsSayWhatIsLegalAndSeldomMeant(t *testing.T) { // TI-07
+	c := parse(t, work+"schedules:\n  s: {cron: '0 2 10 12 3', task: w}\n")
+	if got := c.Hints(); len(got) != 1 || !strings.HasPrefix(got[0], "nightshift.yaml:4:13: schedules.s.cron: ") {
+		t.Errorf("hints = %q", got)
 	}
 }
 
