@@ -234,12 +234,27 @@ func (s *System) CLIIn(stdin string, args ...string) (out string, code int) {
 // does, and returns what it prints.
 func (s *System) SQL(statement string) (string, error) {
 	s.t.Helper()
+	out, err := s.Shell(statement).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// Shell is a sqlite3 shell that runs the given statements and dot commands, not
+// started yet.
+func (s *System) Shell(lines ...string) *exec.Cmd {
+	s.t.Helper()
 	shell, err := exec.LookPath("sqlite3")
 	if err != nil {
 		s.t.Skip("the sqlite3 shell is not installed")
 	}
-	out, err := exec.Command(shell, "-cmd", ".timeout 5000", s.Path("data/nightshift.db"), statement).CombinedOutput()
-	return strings.TrimSpace(string(out)), err
+	return exec.Command(shell, append([]string{"-cmd", ".timeout 5000", s.Path("data/nightshift.db")}, lines...)...)
+}
+
+// Hold keeps the database's write lock for so many seconds.
+func (s *System) Hold(seconds int) {
+	s.t.Helper()
+	if out, err := s.Shell("BEGIN EXCLUSIVE", fmt.Sprintf(".shell sleep %d", seconds), "COMMIT").CombinedOutput(); err != nil {
+		s.t.Fatalf("hold: %v: %s", err, out)
+	}
 }
 
 // MustSQL is SQL that fails the test on an error.
