@@ -157,7 +157,10 @@ func (d *decoder) finishSchedules(c *Config) {
 		case !stated && !every:
 			d.failKey(full, `nothing says when; give it cron: "0 2 * * *" or every: 15m`)
 		}
-		d.checkTimes(c, full, s)
+		d.checkTimes(c, sched, s)
+		if every && d.stands(full+".zone") {
+			d.failKey(full+".zone", "a fixed interval knows no zone; remove it, or use cron")
+		}
 		if every && s.Jitter > s.Every {
 			d.failKey(full+".jitter", fmt.Sprintf("%s is longer than every (%s)", FormatDuration(s.Jitter), FormatDuration(s.Every)))
 		}
@@ -171,8 +174,8 @@ func (d *decoder) finishSchedules(c *Config) {
 
 // checkTimes has the zone and the rule judged by those who know them, and keeps
 // their hints for what is legal and seldom meant.
-func (d *decoder) checkTimes(c *Config, full string, s Schedule) {
-	zone := s.Zone
+func (d *decoder) checkTimes(c *Config, sched string, s Schedule) {
+	full, zone := "schedules."+sched, s.Zone
 	if _, err := cron.LoadZone(zone); err != nil {
 		d.failKey(full+".zone", err.Error())
 		zone = "UTC" // so that the expression is judged too
@@ -189,8 +192,12 @@ func (d *decoder) checkTimes(c *Config, full string, s Schedule) {
 	}
 	if err != nil {
 		d.failKey(key, err.Error())
+		return
 	}
-	if rule != nil && err == nil {
+	if _, err := s.Definition(sched).Compile(); err != nil && rule != nil && !d.failed[full+".zone"] {
+		d.failKey(full, err.Error()) // what the checks above have not foreseen
+	}
+	if rule != nil {
 		for _, hint := range rule.Hints() {
 			at := d.places[key]
 			c.hints = append(c.hints, (&Error{File: d.file, Line: at.line, Column: at.column, Key: key, Problem: hint}).Error())

@@ -78,6 +78,7 @@ func TestMistakes(t *testing.T) {
 		{"cron expression out of range", work + "schedules:\n  s: {cron: '61 * * * *', task: w}\n", `n.yaml:4:13: schedules.s.cron: cron "61 * * * *": column 1: minute "61": end of range (61) above maximum (59)`},
 		{"misspelt zone and bad expression", work + "schedules:\n  s: {cron: '* * *', zone: Europe/Berlim, task: w}\n", `n.yaml:4:13: schedules.s.cron: cron "* * *": it has 3 fields; five are needed: minute hour day-of-month month day-of-week` + "\n" +
 			`n.yaml:4:28: schedules.s.zone: time zone "Europe/Berlim": unknown; did you mean Europe/Berlin?`},
+		{"interval with a zone", work + "schedules:\n  s: {every: 1h, zone: UTC, task: w}\n", `n.yaml:4:24: schedules.s.zone: a fixed interval knows no zone; remove it, or use cron`},
 		{"interval with a fraction", work + "schedules:\n  s: {every: 1500ms, task: w}\n", `n.yaml:4:14: schedules.s.every: every: 1.5s is not a whole number of seconds`},
 		{"payload that is broken JSON", work + "schedules:\n  s: {every: 1h, task: w, payload: '{\"a\":'}\n", `n.yaml:4:36: schedules.s.payload: the text begins like JSON and is none: unexpected end of JSON input`},
 		{"payload that JSON can't hold", work + "schedules:\n  s: {every: 1h, task: w, payload: {a: .inf}}\n", `n.yaml:4:40: schedules.s.payload: .inf is no number that JSON can hold`},
@@ -153,6 +154,22 @@ func TestHintsSayWhatIsLegalAndSeldomMeant(t *testing.T) { // TI-07
 	c := parse(t, work+"schedules:\n  s: {cron: '0 2 10 12 3', task: w}\n")
 	if got := c.Hints(); len(got) != 1 || !strings.HasPrefix(got[0], "nightshift.yaml:4:13: schedules.s.cron: ") {
 		t.Errorf("hints = %q", got)
+	}
+}
+
+func TestDefinitionsCompile(t *testing.T) {
+	c := parse(t, work+`schedules:
+  a: {cron: "0 2 * * *", zone: Asia/Shanghai, task: w, payload: {n: 9007199254740993}, jitter: 90s, missed: all, enabled: false}
+  b: {every: 90s, task: w}
+`)
+	for name, s := range c.Schedules {
+		if _, err := s.Definition(name).Compile(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	d := c.Schedules["a"].Definition("a")
+	if d.Zone != "Asia/Shanghai" || d.Jitter != "1m30s" || !d.Disabled || string(d.Payload) != `{"n":9007199254740993}` || *d.Priority != 100 {
+		t.Errorf("definition = %+v", d)
 	}
 }
 
