@@ -157,7 +157,7 @@ func (d *decoder) finishSchedules(c *Config) {
 		case !stated && !every:
 			d.failKey(full, `nothing says when; give it cron: "0 2 * * *" or every: 15m`)
 		}
-		d.checkTimes(c, sched, s)
+		d.checkTimes(c, full, s)
 		if every && d.stands(full+".zone") {
 			d.failKey(full+".zone", "a fixed interval knows no zone; remove it, or use cron")
 		}
@@ -169,13 +169,18 @@ func (d *decoder) finishSchedules(c *Config) {
 		} else {
 			d.checkType(c, full+".task", s.Task)
 		}
+		if len(d.errs.List) == 0 {
+			if _, err := s.Definition(sched).Compile(); err != nil {
+				d.failKey(full, err.Error()) // what the checks above have not foreseen
+			}
+		}
 	}
 }
 
 // checkTimes has the zone and the rule judged by those who know them, and keeps
 // their hints for what is legal and seldom meant.
-func (d *decoder) checkTimes(c *Config, sched string, s Schedule) {
-	full, zone := "schedules."+sched, s.Zone
+func (d *decoder) checkTimes(c *Config, full string, s Schedule) {
+	zone := s.Zone
 	if _, err := cron.LoadZone(zone); err != nil {
 		d.failKey(full+".zone", err.Error())
 		zone = "UTC" // so that the expression is judged too
@@ -193,9 +198,6 @@ func (d *decoder) checkTimes(c *Config, sched string, s Schedule) {
 	if err != nil {
 		d.failKey(key, err.Error())
 		return
-	}
-	if _, err := s.Definition(sched).Compile(); err != nil && rule != nil && !d.failed[full+".zone"] {
-		d.failKey(full, err.Error()) // what the checks above have not foreseen
 	}
 	if rule != nil {
 		for _, hint := range rule.Hints() {
