@@ -2,11 +2,13 @@ package store
 
 import (
 	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-
-	"nightshift/pkg/task"
 )
 
 // Options says how to open a store.
@@ -17,90 +19,93 @@ type Options struct {
 	Clock    func() time.Time // nil: time.Now
 	ReadOnly bool             // no writer: writes return ErrReadOnly
 	MaxWait  time.Duration    // how long a write waits for others; 0: for ever (workers)
-	Ballast  string           // a file of BallastBytes that is given up when the disk is full; "": none
+	Ballast  string           // a file of ballastBytes that is given up when the disk is full; "": none
 	// AllowNetworkFS opens a file on a network file system all the same, without WAL.
 	AllowNetworkFS bool
 }
 
-var errNotYet = errors.New("not yet written")
+// Limits of the store's own making.
+const (
+	busyTimeoutMS   = 250                    // SQLite's own patience; the writer repeats it until MaxWait
+	groupOps        = 128                    // writes in one group commit (DESIGN §9)
+	groupTime       = 50 * time.Millisecond  // and how long a group may take in more
+	turnPatience    = time.Second            // after which the turn is passed on while a stranger holds the lock
+	complainEvery   = time.Minute            // a wait is logged this often, with the holder
+	openPatience    = 10 * time.Second       // for others that open, recover or migrate at the same moment
+	maxReaders      = 4                      // read connections of a process
+	maintainEvery   = 5 * time.Second        // how often file, WAL and ballast are looked at
+	checkpointPages = 2000                   // PRAGMA wal_autocheckpoint: 8 MB of 4 KiB pages
+	walLimit        = 16 << 20               // PRAGMA journal_size_limit, and from where on an idle WAL is truncated
+	walWarn         = 64 << 20               // a reader pins the WAL: say so
+	ballastBytes    = 16 << 20               // holds thousands of finishes
+	settleFirst     = 100 * time.Millisecond // first pause before a barrier commit is tried again
+	settleMax       = 5 * time.Second        // and the longest
+)
 
-// Store is one process's way into a database.
-type Store struct{}
+// Store is one process's way into a database. Its methods may be called from any
+// goroutine; a write returns after its COMMIT.
+type Store struct {
+	path   string // canonical
+	opts   Options
+	log    hclog.Logger
+	clock  func() time.Time
+	file   fileID
+	wal    bool // false on a network file system
+	hooks  hooks
+	turn   *turnLock
+	w      *writer // nil when read-only
+	reads  readers
+	full   atomic.Bool // the ballast is spent: claims pause
+	failed atomic.Pointer[ReplacedError]
 
-func Open(o Options) (*Store, error) { return nil, errNotYet }
-func Init(path string) error         { return errNotYet }
-func (s *Store) Close() error        { return errNotYet }
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+	wg        sync.WaitGroup // the maintenance and change-watching goroutines
 
-func (s *Store) SetHook(events []string, h func(event string, t *task.Task) (NewTask, bool)) {}
-
-func (s *Store) Add(now time.Time, tasks ...NewTask) (ids []string, err error) { return nil, errNotYet }
-func (s *Store) AddStream(now time.Time, next func() (NewTask, bool, error), each func(id string)) (int, error) {
-	return 0, errNotYet
-}
-func (s *Store) Turn(finishes []Finish, claim *ClaimRequest) (TurnResult, error) {
-	return TurnResult{}, errNotYet
-}
-func (s *Store) NextDue(types map[string]TypeRule) (due time.Time, ok bool, err error) {
-	return time.Time{}, false, errNotYet
-}
-func (s *Store) Checkpoint(f task.Fence, state, progress string, now time.Time) (task.Control, error) {
-	return "", errNotYet
-}
-func (s *Store) Slow(f task.Fence, now time.Time, hook *NewTask) error { return errNotYet }
-func (s *Store) LetGo(f task.Fence, now time.Time) error               { return errNotYet }
-func (s *Store) Controls(workerID string) ([]OwnedTask, error)         { return nil, errNotYet }
-func (s *Store) RenewLeases(now time.Time, renewals []Renewal) error   { return errNotYet }
-
-func (s *Store) Register(rows []Heartbeat) error              { return errNotYet }
-func (s *Store) Beat(rows []Heartbeat) error                  { return errNotYet }
-func (s *Store) Stopped(workerID string, now time.Time) error { return errNotYet }
-func (s *Store) Heartbeats() ([]Heartbeat, error)             { return nil, errNotYet }
-func (s *Store) Foreign(workerID string) ([]Owner, error)     { return nil, errNotYet }
-
-func (s *Store) Recover(r RecoverRequest) (Recovered, error)             { return Recovered{}, errNotYet }
-func (s *Store) TakeOver(r TakeOverRequest) (TakenOver, error)           { return TakenOver{}, errNotYet }
-func (s *Store) MarkOffline(executor string, now time.Time) (int, error) { return 0, errNotYet }
-func (s *Store) ExpireLease(f task.Fence, retryAt, now time.Time) (task.Status, error) {
-	return "", errNotYet
-}
-func (s *Store) PullInRetries(now time.Time, limit func(taskType string) task.Backoff, rnd func(n int64) int64) (int, error) {
-	return 0, errNotYet
+	watchOnce sync.Once
+	changes   chan struct{}
 }
 
-func (s *Store) SetControl(id string, c task.Control, now time.Time) (ControlResult, error) {
-	return ControlResult{}, errNotYet
+// Close waits for the writes in hand, answers the waiting ones with ErrClosed,
+// and closes all connections.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		var errs []error
+		if s.w != nil {
+			errs = append(errs, s.w.close())
+		}
+		s.wg.Wait()
+		errs = append(errs, s.reads.close())
+		if s.turn != nil {
+			errs = append(errs, s.turn.close())
+		}
+		if err := errors.Join(errs...); err != nil {
+			s.closeErr = fmt.Errorf("close %s: %w", s.path, err)
+		}
+	})
+	return s.closeErr
 }
-func (s *Store) SetControlWhere(f Filter, c task.Control, now time.Time, each func(ControlResult, error)) error {
-	return errNotYet
+
+// Path is the database's canonical path.
+func (s *Store) Path() string { return s.path }
+
+// Err is not nil once the store can never write again: its file was removed or
+// replaced. The process should end and start anew.
+func (s *Store) Err() error {
+	if e := s.failed.Load(); e != nil {
+		return e
+	}
+	return nil
 }
-func (s *Store) Rerun(id string, fresh bool, now time.Time) (newID string, err error) {
-	return "", errNotYet
+
+// DiskFull reports that the ballast is spent: finishes are still written, claims pause.
+func (s *Store) DiskFull() bool { return s.full.Load() }
+
+func (s *Store) runDir() string {
+	if s.opts.RunDir != "" {
+		return s.opts.RunDir
+	}
+	return filepath.Join(filepath.Dir(s.path), "run")
 }
-func (s *Store) Get(id string) (task.Task, error)                                { return task.Task{}, errNotYet }
-func (s *Store) List(f Filter, each func(seq int64, t *task.Task) error) error   { return errNotYet }
-func (s *Store) Count() (map[task.Status]int64, error)                           { return nil, errNotYet }
-func (s *Store) History(id string) ([]Execution, error)                          { return nil, errNotYet }
-func (s *Store) Execution(execID int64) (Execution, error)                       { return Execution{}, errNotYet }
-func (s *Store) Events(id string) ([]Event, error)                               { return nil, errNotYet }
-func (s *Store) EventsSince(from time.Time, each func(Event) error) error        { return errNotYet }
-func (s *Store) Running() ([]task.Task, error)                                   { return nil, errNotYet }
-func (s *Store) FailedSince(from time.Time, each func(t *task.Task) error) error { return errNotYet }
-func (s *Store) RunningByType() (map[string]int, error)                          { return nil, errNotYet }
-
-func (s *Store) SyncSchedules(defs []ScheduleDef, now time.Time) error   { return errNotYet }
-func (s *Store) Schedules() ([]ScheduleState, error)                     { return nil, errNotYet }
-func (s *Store) ScheduleState(name string) (ScheduleState, error)        { return ScheduleState{}, errNotYet }
-func (s *Store) FireOccurrences(f Firing, now time.Time) (Fired, error)  { return Fired{}, errNotYet }
-func (s *Store) Skips(name string, limit int) ([]Skip, error)            { return nil, errNotYet }
-func (s *Store) Occurrences(name string, limit int) ([]task.Task, error) { return nil, errNotYet }
-
-func (s *Store) SetDrain(on bool, now time.Time) error { return errNotYet }
-func (s *Store) Draining() (bool, error)               { return false, errNotYet }
-
-func (s *Store) Prune(p PrunePolicy) (Pruned, error) { return Pruned{}, errNotYet }
-func (s *Store) Backup(dst string) error             { return errNotYet }
-func (s *Store) Check(deep bool) ([]Finding, error)  { return nil, errNotYet }
-func (s *Store) Holders() ([]LockHolder, error)      { return nil, errNotYet }
-func (s *Store) Sizes() (Size, error)                { return Size{}, errNotYet }
-func (s *Store) Changes() <-chan struct{}            { return nil }
-func (s *Store) Err() error                          { return nil }

@@ -1,0 +1,389 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"nightshift/pkg/task"
+)
+
+// Get reads one task, payload and all.
+func (s *Store) Get(id string) (t task.Task, err error) {
+	err = s.read("task "+id, func(c *conn) (err error) {
+		t, err = getTask(c, id)
+		return err
+	})
+	return t, err
+}
+
+// Filter selects tasks for List and SetControlWhere.
+type Filter struct {
+	Statuses []task.Status // empty: all
+	Type     string
+	Schedule string
+	Executor string // an executor, or a worker with all its slots
+	Before   int64  // only rows before this place in the order of insertion; 0: from the newest
+	Limit    int    // 0: no limit
+	Full     bool   // with payload, checkpoint and result
+}
+
+// listChunk is how many rows a list reads in one transaction: a long one would
+// keep the WAL from being cleared.
+const listChunk = 200
+
+// List hands over the tasks that the filter selects, the newest first, reading
+// them in short transactions and holding few in memory. seq is a task's place in the
+// order of insertion. An error of each ends the list and is returned.
+func (s *Store) List(f Filter, each func(seq int64, t *task.Task) error) error {
+	next := s.listAll
+	if len(f.Statuses) > 0 {
+		rowids, err := s.rowidsOf(f.Statuses)
+		if err != nil {
+			return err
+		}
+		next = s.listRowids(rowids)
+	}
+	before := f.Before
+	if before <= 0 {
+		before = 1<<63 - 1
+	}
+	for left := f.Limit; ; {
+		chunk, more, err := next(&f, before)
+		if err != nil {
+			return err
+		}
+		for i := range chunk {
+			if err := each(chunk[i].rowid, &chunk[i].task); err != nil {
+				return err
+			}
+			if left--; left == 0 {
+				return nil
+			}
+		}
+		if more == 0 {
+			return nil
+		}
+		before = more
+	}
+}
+
+// matches applies what no index answers.
+func (f *Filter) matches(t *task.Task) bool {
+	switch {
+	case f.Type != "" && t.Type != f.Type,
+		f.Schedule != "" && t.Schedule != f.Schedule,
+		f.Executor != "" && t.ExecutorID != f.Executor && workerOf(t.ExecutorID) != f.Executor,
+		len(f.Statuses) > 0 && !slices.Contains(f.Statuses, t.Status):
+		return false
+	}
+	return true
+}
+
+var (
+	sqlListLean = define(`SELECT ` + leanRow + `, rowid
+	FROM tasks
+	WHERE rowid < ?1
+	ORDER BY rowid DESC
+	LIMIT ?2`)
+	sqlListFull = define(`SELECT ` + fullRow + `, rowid
+	FROM tasks
+	WHERE rowid < ?1
+	ORDER BY rowid DESC
+	LIMIT ?2`)
+	sqlRowLean = define(`SELECT ` + leanRow + `, rowid
+	FROM tasks
+	WHERE rowid = ?1`)
+	sqlRowFull = define(`SELECT ` + fullRow + `, rowid
+	FROM tasks
+	WHERE rowid = ?1`)
+)
+
+// listAll reads the next chunk of the table, from the newest row down. more is
+// where the following chunk begins; 0: this was the last.
+func (s *Store) listAll(f *Filter, before int64) (chunk []candidate, more int64, err error) {
+	q := sqlListLean
+	if f.Full {
+		q = sqlListFull
+	}
+	err = s.read("list", func(c *conn) error {
+		chunk, more = nil, 0
+		n := 0
+		err := c.query(q, func(r row) error {
+			n++
+			more = r.int(len(taskColumns))
+			if t := scanTask(r); f.matches(&t) {
+				chunk = append(chunk, candidate{t, more})
+			}
+			return nil
+		}, before, listChunk)
+		if n < listChunk {
+			more = 0
+		}
+		return err
+	})
+	return chunk, more, err
+}
+
+// listRowids reads rows by their numbers, the largest first. A row that has left
+// the filter's states meanwhile is passed over.
+func (s *Store) listRowids(rowids []int64) func(f *Filter, before int64) ([]candidate, int64, error) {
+	return func(f *Filter, before int64) (chunk []candidate, more int64, err error) {
+		q := sqlRowLean
+		if f.Full {
+			q = sqlRowFull
+		}
+		end, _ := slices.BinarySearch(rowids, before)
+		begin := max(0, end-listChunk)
+		err = s.read("list", func(c *conn) error {
+			chunk = nil
+			for i := end - 1; i >= begin; i-- {
+				if _, err := c.one(q, func(r row) {
+					if t := scanTask(r); f.matches(&t) {
+						chunk = append(chunk, candidate{t, r.int(len(taskColumns))})
+					}
+				}, rowids[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if begin > 0 {
+			more = rowids[begin]
+		}
+		return chunk, more, err
+	}
+}
+
+var sqlRowids = define(`SELECT rowid
+	FROM tasks INDEXED BY idx_tasks_status_next_run
+	WHERE status = ?1`)
+
+// rowidsOf reads the numbers of all rows in some states from the index alone, in
+// ascending order: 8 bytes each.
+func (s *Store) rowidsOf(statuses []task.Status) (rowids []int64, err error) {
+	err = s.snapshot("list", func(c *conn) error {
+		rowids = rowids[:0]
+		for _, status := range statuses {
+			if err := c.query(sqlRowids, func(r row) error {
+				rowids = append(rowids, r.int(0))
+				return nil
+			}, string(status)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	slices.Sort(rowids)
+	return slices.Compact(rowids), err
+}
+
+var sqlCount = define(`SELECT status, count(*)
+	FROM tasks INDEXED BY idx_tasks_status_next_run
+	GROUP BY status`)
+
+// Count counts the tasks in each state, exactly, from the index alone. A state
+// without tasks is 0.
+func (s *Store) Count() (counts map[task.Status]int64, err error) {
+	err = s.read("count", func(c *conn) error {
+		counts = map[task.Status]int64{}
+		for _, status := range task.Statuses() {
+			counts[status] = 0
+		}
+		return c.query(sqlCount, func(r row) error {
+			counts[task.Status(r.text(0))] = r.int(1)
+			return nil
+		})
+	})
+	return counts, err
+}
+
+// RunningByType counts what runs now (LOST included: it may still run), by type.
+func (s *Store) RunningByType() (counts map[string]int, err error) {
+	err = s.read("running by type", func(c *conn) error {
+		counts = map[string]int{}
+		return c.query(sqlActiveTypes, func(r row) error {
+			counts[r.text(0)] = int(r.int(1))
+			return nil
+		})
+	})
+	return counts, err
+}
+
+var sqlRunning = define(`SELECT ` + leanRow + `
+	FROM tasks INDEXED BY idx_tasks_status_next_run
+	WHERE status IN ('RUNNING', 'LOST')
+	ORDER BY executor_id`)
+
+// Running reads what runs now or is LOST, without payload, checkpoint and result.
+func (s *Store) Running() (all []task.Task, err error) {
+	err = s.read("running", func(c *conn) (err error) {
+		all, err = tasksOf(c, sqlRunning)
+		return err
+	})
+	return all, err
+}
+
+// A task ends after it was due, except one cancelled before: those are few.
+var sqlEndedSince = define(`SELECT ` + leanRow + `
+	FROM tasks INDEXED BY idx_tasks_status_next_run
+	WHERE status = ?1 AND updated_at >= ?2
+	ORDER BY updated_at DESC`)
+
+// EndedSince hands over the tasks that came to one of the final states since a
+// moment, the latest first in each state.
+func (s *Store) EndedSince(from time.Time, statuses []task.Status, each func(t *task.Task) error) error {
+	for _, status := range statuses {
+		var all []task.Task
+		if err := s.read("ended since", func(c *conn) (err error) {
+			all, err = tasksOf(c, sqlEndedSince, string(status), task.FormatTime(from))
+			return err
+		}); err != nil {
+			return err
+		}
+		for i := range all {
+			if err := each(&all[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// FailedSince is EndedSince for FAILED and DEAD.
+func (s *Store) FailedSince(from time.Time, each func(t *task.Task) error) error {
+	return s.EndedSince(from, []task.Status{task.Failed, task.Dead}, each)
+}
+
+// Execution is a row of exec_history.
+type Execution struct {
+	ExecID     int64
+	TaskID     string
+	ExecutorID string
+	Start, End time.Time // End is zero while it runs
+	Outcome    string
+	Result     string
+	LogPath    string
+	ExitCode   *int
+	Signal     string
+	Program    string
+}
+
+const historyColumns = `exec_id, task_id, executor_id, start_time, end_time, outcome, result, log_path, exit_code, signal, program`
+
+func scanExecution(r row) Execution {
+	e := Execution{
+		ExecID: r.int(0), TaskID: r.text(1), ExecutorID: r.text(2), Start: readTime(r.text(3)), End: readTime(r.text(4)),
+		Outcome: r.text(5), Result: r.text(6), LogPath: r.text(7), Signal: r.text(9), Program: r.text(10),
+	}
+	if p := r.intPtr(8); p != nil {
+		code := int(*p)
+		e.ExitCode = &code
+	}
+	return e
+}
+
+var sqlHistory = define(`SELECT ` + historyColumns + `
+	FROM exec_history
+	WHERE task_id = ?1
+	ORDER BY exec_id`)
+
+// History reads a task's executions, the first one first. It is for people.
+func (s *Store) History(id string) (all []Execution, err error) {
+	err = s.read("history of "+id, func(c *conn) error {
+		all = nil
+		return c.query(sqlHistory, func(r row) error {
+			all = append(all, scanExecution(r))
+			return nil
+		}, id)
+	})
+	return all, err
+}
+
+var sqlExecution = define(`SELECT ` + historyColumns + `
+	FROM exec_history
+	WHERE exec_id = ?1`)
+
+// Execution reads one execution by its number.
+func (s *Store) Execution(execID int64) (e Execution, err error) {
+	err = s.read(fmt.Sprintf("execution %d", execID), func(c *conn) error {
+		found, err := c.one(sqlExecution, func(r row) { e = scanExecution(r) }, execID)
+		if err == nil && !found {
+			err = ErrNotFound
+		}
+		return err
+	})
+	return e, err
+}
+
+// Event is a row of task_events: one status change.
+type Event struct {
+	ID         int64
+	TaskID     string
+	From, To   task.Status
+	Reason     task.Reason
+	ExecutorID string
+	ExecID     int64
+	At         time.Time
+}
+
+const eventColumns = `event_id, task_id, from_status, to_status, reason, executor_id, exec_id, at`
+
+func scanEvent(r row) Event {
+	return Event{
+		ID: r.int(0), TaskID: r.text(1), From: task.Status(r.text(2)), To: task.Status(r.text(3)), Reason: task.Reason(r.text(4)),
+		ExecutorID: r.text(5), ExecID: r.int(6), At: readTime(r.text(7)),
+	}
+}
+
+var sqlEvents = define(`SELECT ` + eventColumns + `
+	FROM task_events
+	WHERE task_id = ?1
+	ORDER BY event_id`)
+
+// Events reads a task's status changes, the first one first. It is for people.
+func (s *Store) Events(id string) (all []Event, err error) {
+	err = s.read("events of "+id, func(c *conn) error {
+		all = nil
+		return c.query(sqlEvents, func(r row) error {
+			all = append(all, scanEvent(r))
+			return nil
+		}, id)
+	})
+	return all, err
+}
+
+var sqlEventsBack = define(`SELECT ` + eventColumns + `
+	FROM task_events
+	WHERE event_id < ?1
+	ORDER BY event_id DESC
+	LIMIT ?2`)
+
+// EventsSince hands over the status changes since a moment, the latest first. It
+// reads back from the newest until it meets an older one.
+func (s *Store) EventsSince(from time.Time, each func(Event) error) error {
+	for before := int64(1<<63 - 1); ; {
+		var chunk []Event
+		if err := s.read("events", func(c *conn) error {
+			chunk = nil
+			return c.query(sqlEventsBack, func(r row) error {
+				chunk = append(chunk, scanEvent(r))
+				return nil
+			}, before, listChunk)
+		}); err != nil {
+			return err
+		}
+		for _, e := range chunk {
+			if e.At.Before(from) {
+				return nil
+			}
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+		if len(chunk) < listChunk {
+			return nil
+		}
+		before = chunk[len(chunk)-1].ID
+	}
+}

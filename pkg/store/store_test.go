@@ -1,0 +1,77 @@
+package store
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"nightshift/pkg/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newStore makes a database in a directory of the test's own and opens it.
+func newStore(t testing.TB, o Options) *Store {
+	t.Helper()
+	if o.Path == "" {
+		o.Path = filepath.Join(t.TempDir(), "nightshift.db")
+		if err := Init(o.Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func executors(worker string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s.%d", worker, i+1)
+	}
+	return names
+}
+
+func TestTaskFromInsertToSuccess(t *testing.T) {
+	s := newStore(t, Options{})
+	now := time.Date(2026, 12, 1, 16, 4, 5, 123e6, time.UTC)
+	ids, err := s.Add(now, NewTask{Type: "a", Payload: `{"n":1}`}, NewTask{Type: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &ClaimRequest{Executors: []string{"w1"}, Worker: "w1", Types: map[string]TypeRule{"a": {Timeout: time.Hour}}, Now: now}
+	r, err := s.Turn(nil, req)
+	if err != nil || len(r.Claimed) != 1 || r.Claimed[0].ID != ids[0] {
+		t.Fatalf("claimed %+v, %v", r, err)
+	}
+	c, err := s.Checkpoint(r.Claimed[0].Fence(), `{"at":5}`, "5/10", now.Add(time.Second))
+	if err != nil || c != "" {
+		t.Fatal(c, err)
+	}
+	r2, err := s.Turn([]Finish{{Fence: r.Claimed[0].Fence(), Verdict: Succeed, Result: `"ok"`, Now: now.Add(2 * time.Second)}}, req)
+	if err != nil || r2.Finished[0].Err != nil || len(r2.Claimed) != 1 || r2.Claimed[0].ID != ids[1] {
+		t.Fatalf("%+v, %v", r2, err)
+	}
+	got, err := s.Get(ids[0])
+	if err != nil || got.Status != task.Success || got.Checkpoint != `{"at":5}` || got.Result != `"ok"` {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	ev, err := s.Events(ids[0])
+	if err != nil || len(ev) != 2 || !ev[0].At.Equal(now.Add(time.Millisecond)) {
+		t.Fatalf("%+v %v", ev, err)
+	}
+	h, err := s.History(ids[0])
+	if err != nil || len(h) != 1 || h[0].Outcome != "success" {
+		t.Fatalf("%+v %v", h, err)
+	}
+}
