@@ -57,6 +57,8 @@ type Deps struct {
 	Place Place
 	Clock Clock
 	Rand  func(n int64) int64 // in [0, n); safe for concurrent use
+	// Moved is told of each durable checkpoint; may be nil. It must not block.
+	Moved func(t *task.Task, progress string)
 }
 
 // Completion is how an execution ended.

@@ -30,6 +30,9 @@ func (x *Execution) Checkpoint(ctx context.Context, state json.RawMessage, progr
 		return err
 	}
 	x.moved(string(state), progress)
+	if x.deps.Moved != nil {
+		x.deps.Moved(&x.Task, progress)
+	}
 	x.heed(control)
 	return x.tell(x.stopNow())
 }

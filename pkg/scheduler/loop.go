@@ -93,8 +93,9 @@ func (l *loop) verdict() error {
 	return nil
 }
 
-// start puts a task that is RUNNING under one of our executors into its slot.
-func (l *loop) start(t task.Task) {
+// start puts a task that is RUNNING under one of our executors into its slot. set
+// are the settings under which it was claimed: a reload may have dropped its type.
+func (l *loop) start(t task.Task, set *Settings) {
 	slot := t.ExecutorID
 	for i, id := range l.idle {
 		if id == slot {
@@ -102,9 +103,12 @@ func (l *loop) start(t task.Task) {
 			break
 		}
 	}
-	ty, known := l.set.Types[t.Type]
+	ty, known := set.Types[t.Type]
 	if !known { // claims and recovery look only at known types
 		panic("scheduler: task " + t.ID + " of unknown type " + t.Type)
+	}
+	if t.Timeout != nil {
+		ty.Timeout = time.Duration(*t.Timeout) * time.Second
 	}
 	l.s.log.Info("task starts", "task", t.ID, "type", t.Type, "exec", t.ExecID, "worker", slot,
 		"retry", t.RetryCount, "resumed", t.Checkpoint != "")

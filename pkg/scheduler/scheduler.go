@@ -161,7 +161,7 @@ func (s *Scheduler) Run() error {
 	l := s.newLoop()
 	defer l.close()
 	for _, t := range s.resume {
-		l.start(t)
+		l.start(t, l.set)
 	}
 	for {
 		l.step()

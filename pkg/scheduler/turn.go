@@ -18,6 +18,7 @@ type turn struct {
 	due    time.Time // when something is due next; zero: nothing waits
 	held   bool      // an operator's drain is on
 	err    error
+	set    *Settings // the settings it was made under
 }
 
 // beginTurn starts the exchange in a goroutine of its own, so that a database
@@ -25,15 +26,14 @@ type turn struct {
 func (l *loop) beginTurn(claims bool) {
 	now := l.now()
 	l.turning = &now
-	t := turn{ended: l.ended}
+	t := turn{ended: l.ended, set: l.set}
 	l.ended = nil
 	var slots []string
 	if claims {
 		slots = l.slotsAfter(t.ended)
 	}
-	set := l.set
 	go func() {
-		l.s.exchange(&t, slots, set)
+		l.s.exchange(&t, slots)
 		l.turned <- t
 	}()
 }
@@ -48,14 +48,14 @@ func (l *loop) slotsAfter(ended []executor.Completion) []string {
 }
 
 // exchange writes and claims. The read that finds nothing due takes no write lock.
-func (s *Scheduler) exchange(t *turn, slots []string, set *Settings) {
+func (s *Scheduler) exchange(t *turn, slots []string) {
 	now := s.cfg.Deps.Clock.Now()
-	claim := s.claimFor(t, slots, set, now)
+	claim := s.claimFor(t, slots, now)
 	if t.err != nil {
 		return
 	}
 	if claim != nil && len(t.ended) == 0 {
-		due, found, err := s.cfg.Store.NextDue(set.Rules)
+		due, found, err := s.cfg.Store.NextDue(t.set.Rules)
 		if err != nil || !found || due.After(now) {
 			t.looked, t.err = err == nil, err
 			if found {
@@ -93,7 +93,7 @@ func (s *Scheduler) finishesOf(ended []executor.Completion, now time.Time) ([]st
 // claimFor says what may be claimed: nothing while an operator's drain is on. A
 // worker whose own last beat is old writes one first (DESIGN §4), so that nobody
 // takes it for silent the moment it owns something.
-func (s *Scheduler) claimFor(t *turn, slots []string, set *Settings, now time.Time) *store.ClaimRequest {
+func (s *Scheduler) claimFor(t *turn, slots []string, now time.Time) *store.ClaimRequest {
 	if len(slots) == 0 {
 		return nil
 	}
@@ -106,14 +106,14 @@ func (s *Scheduler) claimFor(t *turn, slots []string, set *Settings, now time.Ti
 		t.looked = true
 		return nil
 	}
-	if now.Sub(s.cfg.LastBeat()) > set.SuspectAfter {
+	if now.Sub(s.cfg.LastBeat()) > t.set.SuspectAfter {
 		if t.err = s.cfg.Beat(); t.err != nil {
 			return nil
 		}
 	}
 	return &store.ClaimRequest{
-		Worker: s.cfg.WorkerID, Executors: slots, Types: set.Rules, Now: now,
-		NoTimeoutLease: set.NoTimeoutLease(), SuspectAt: set.suspectAt(), MaxExecutions: set.MaxExecutions,
+		Worker: s.cfg.WorkerID, Executors: slots, Types: t.set.Rules, Now: now,
+		NoTimeoutLease: t.set.NoTimeoutLease(), SuspectAt: t.set.suspectAt(), MaxExecutions: t.set.MaxExecutions,
 	}
 }
 
@@ -137,7 +137,7 @@ func (l *loop) turnedOver(t turn) {
 		written = written[1:]
 	}
 	for _, c := range t.result.Claimed {
-		l.start(c)
+		l.start(c, t.set)
 	}
 	if t.held != l.held {
 		l.held = t.held
@@ -169,8 +169,12 @@ func (l *loop) tellEnd(c executor.Completion, status task.Status) {
 	t := &c.Execution.Task
 	args := []any{"task", t.ID, "type", t.Type, "exec", t.ExecID, "worker", t.ExecutorID, "to", string(status),
 		"outcome", c.Finish.Outcome, "took", l.now().Sub(c.Execution.Started()).Round(time.Millisecond)}
-	if status == task.Success {
+	switch status {
+	case task.Success:
 		l.s.log.Info("task ends", args...)
+		return
+	case task.Running, task.Paused:
+		l.s.log.Info("task stops, to go on from its checkpoint", args...)
 		return
 	}
 	args = append(args, "why", c.Finish.Summary)

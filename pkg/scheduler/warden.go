@@ -255,9 +255,9 @@ func (w *Warden) dead(o *Owner, s *observation, now time.Time, set WardenSetting
 		}
 	}
 	got, err := w.store.TakeOver(store.TakeOverRequest{
-		Executors: o.Executors, Worker: o.WorkerID, BootID: o.BootID, PID: o.PID, StartTicks: o.StartTicks,
-		Now: now, Graceful: how == reboot, Overran: !s.leaseAt.IsZero(),
-		MaxCrashes: set.MaxCrashes, MaxExecutions: set.MaxExecutions, Backoff: set.Backoff,
+		Executors: o.Executors, Worker: o.WorkerID, BootID: o.BootID,
+		Now: now, Graceful: how == reboot,
+		MaxCrashes: set.MaxCrashes, MaxExecutions: set.MaxExecutions,
 	})
 	if errors.Is(err, store.ErrNotMine) {
 		return // it is back: its row names another process now
@@ -268,7 +268,7 @@ func (w *Warden) dead(o *Owner, s *observation, now time.Time, set WardenSetting
 	}
 	delete(w.seen, o.WorkerID)
 	w.log.Warn("tasks of a dead worker taken over", "worker", o.WorkerID, "reboot", how == reboot,
-		"pending", len(got.Requeued), "expired", len(got.Expired), "dead", len(got.Dead), "cancelled", len(got.Cancelled))
+		"pending", len(got.Requeued), "dead", len(got.Dead), "cancelled", len(got.Cancelled))
 	w.took()
 }
 

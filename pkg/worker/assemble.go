@@ -2,38 +2,52 @@ package worker
 
 import (
 	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"nightshift/pkg/config"
+	"nightshift/pkg/cron"
 	"nightshift/pkg/execlog"
 	"nightshift/pkg/executor"
 	"nightshift/pkg/handler/program"
 	"nightshift/pkg/liveness"
+	"nightshift/pkg/logging"
 	"nightshift/pkg/scheduler"
 	"nightshift/pkg/store"
 	"nightshift/pkg/task"
 )
 
+// checkpointLine is how often a task's checkpoints show in the log at info.
+const checkpointLine = 10 * time.Second
+
 // makeMeans makes what executions need of the process: a thread that forks, a
 // reaper of what they leave behind, places to run in.
 func (p *process) makeMeans() error {
-	if err := liveness.SetSubreaper(); err != nil {
-		p.log.Warn("not a subreaper: strays of tasks are found by their mark alone", "err", err)
+	binDir := ""
+	if exe, err := os.Executable(); err == nil {
+		binDir = filepath.Dir(exe) // for `nightshift checkpoint` in scripts
 	}
-	p.spawner = program.NewSpawner()
-	p.reaper = program.NewReaper(p.spawner, p.lock.Path(), p.log.Named("reaper"))
+	var err error
+	p.reaper, err = program.NewReaper(program.ReaperOptions{
+		WorkerID: p.id, Mark: p.lock.Path(), Lock: p.lock.File(), BinDir: binDir, Log: p.log.Named("reaper"),
+	})
+	if err != nil {
+		return err
+	}
+	p.lines = logging.NewLimiter(checkpointLine)
 	cfg := p.config()
 	p.places = &places{tasks: cfg.TasksDir(), log: p.log, logs: func() (*execlog.Dir, error) {
 		cfg := p.config()
 		return execlog.OpenDir(cfg.ExecLogDir(), cfg.Log.ExecMaxSize)
 	}}
-	var err error
 	p.kernel, err = newKernel()
 	return err
 }
 
 // assemble ties the loops together.
-func (p *process) assemble(set *scheduler.Settings, rows []store.Heartbeat, resume []task.Task) {
+func (p *process) assemble(set *scheduler.Settings, schedules []*cron.Schedule, rows []store.Heartbeat, resume []task.Task) {
 	p.heart = &heart{
 		store: p.store, clock: p.clock, log: p.log, rows: rows, told: map[string]int64{},
 		last: p.clock.Now(), every: func() time.Duration { return p.config().Worker.HeartbeatInterval },
@@ -42,7 +56,7 @@ func (p *process) assemble(set *scheduler.Settings, rows []store.Heartbeat, resu
 	}
 	p.sched = scheduler.New(scheduler.Config{
 		WorkerID: p.id, Slots: p.slots, Store: p.store, Logger: p.log, Changes: p.store.Changes(),
-		Deps: executor.Deps{Store: p.store, Place: p.places, Clock: p.clock, Rand: random},
+		Deps: executor.Deps{Store: p.store, Place: p.places, Clock: p.clock, Rand: random, Moved: p.checkpointed},
 		Beat: p.heart.Beat, LastBeat: p.heart.Last, Discard: p.places.discard,
 		Stepped: func(time.Duration) { p.table.Look() },
 	}, set, resume)
@@ -51,7 +65,21 @@ func (p *process) assemble(set *scheduler.Settings, rows []store.Heartbeat, resu
 		Settings: func() scheduler.WardenSettings { return wardenSettings(p.config()) },
 		Took:     p.sched.Kick, LastBeat: p.heart.Last,
 	})
-	p.table = scheduler.NewTimetable(p.store, p.clock, p.log, p.sched.Kick)
+	p.table = scheduler.NewTimetable(scheduler.TimetableConfig{
+		Store: p.store, Clock: p.clock, Logger: p.log, Fired: p.sched.Kick,
+		Poll:     func() time.Duration { return p.config().Worker.PollInterval },
+		MaxRetry: func(taskType string) int64 { return p.config().Type(taskType).MaxRetry },
+	}, schedules)
+}
+
+// checkpointed logs a durable checkpoint: at info at most one line in 10 s for a
+// task, all of them at debug (DESIGN §10).
+func (p *process) checkpointed(t *task.Task, progress string) {
+	level := hclog.Debug
+	if p.lines.Allow(t.ID, p.clock.Now()) {
+		level = hclog.Info
+	}
+	p.log.Log(level, "checkpoint", "task", t.ID, "exec", t.ExecID, "worker", t.ExecutorID, "progress", progress)
 }
 
 // heartbeatRows are the rows of this life, one a slot.

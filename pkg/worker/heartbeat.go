@@ -15,7 +15,7 @@ import (
 // counter that only ever rises, and how far its task is (seed §3.4).
 type heart struct {
 	store interface {
-		Beat(rows []store.Heartbeat, now time.Time) error
+		Beat(rows []store.Heartbeat) error
 	}
 	clock  executor.Clock
 	log    hclog.Logger
@@ -42,7 +42,7 @@ func (h *heart) Beat() error {
 	board := h.board()
 	for i := range h.rows {
 		r := &h.rows[i]
-		r.CurrentTask, r.Progress, r.SlowSince = "", "", time.Time{}
+		r.CurrentTaskID, r.Progress, r.SlowSince = "", "", time.Time{}
 		r.Draining = h.drains()
 		r.LastHeartbeat = now
 		x := board[r.WorkerID]
@@ -50,13 +50,13 @@ func (h *heart) Beat() error {
 			delete(h.told, r.WorkerID)
 			continue
 		}
-		r.CurrentTask, r.Progress = x.Task.ID, x.Progress()
+		r.CurrentTaskID, r.Progress = x.Task.ID, x.Progress()
 		if slow, _ := x.Slow(now); slow {
 			r.SlowSince = x.SlowSince()
 		}
 		h.told[r.WorkerID] = x.Task.ExecID
 	}
-	if err := h.store.Beat(h.rows, now); err != nil {
+	if err := h.store.Beat(h.rows); err != nil {
 		return err
 	}
 	h.last = now

@@ -32,8 +32,10 @@ func (p *places) Open(t *task.Task) (dir string, log io.WriteCloser, path string
 }
 
 // discard removes the directory of a task that has ended.
-func (p *places) discard(t *task.Task) {
-	if err := program.RemoveTaskDir(p.tasks, t.ID); err != nil {
-		p.log.Warn("task directory not removed", "task", t.ID, "err", err)
+func (p *places) discard(t *task.Task) { p.discardID(t.ID) }
+
+func (p *places) discardID(id string) {
+	if err := program.RemoveTaskDir(p.tasks, id); err != nil {
+		p.log.Warn("task directory not removed", "task", id, "err", err)
 	}
 }

@@ -3,14 +3,16 @@ package worker
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"nightshift/pkg/config"
+	"nightshift/pkg/cron"
 	"nightshift/pkg/executor"
 	"nightshift/pkg/handler"
 	"nightshift/pkg/handler/fetchdata"
 	"nightshift/pkg/handler/program"
-	"nightshift/pkg/handler/renderreport"
 	"nightshift/pkg/scheduler"
 	"nightshift/pkg/store"
 	"nightshift/pkg/task"
@@ -44,6 +46,9 @@ func (p *process) settings(cfg *config.Config) (*scheduler.Settings, error) {
 		Backoff: backoff(cfg), SlowHook: slowHook(cfg),
 	}
 	for name, t := range cfg.Tasks {
+		if t.Builtin == "render_report" {
+			continue
+		}
 		h, err := p.handlerFor(cfg, name, t)
 		if err != nil {
 			return nil, fmt.Errorf("task type %s: %w", name, err)
@@ -57,14 +62,26 @@ func (p *process) settings(cfg *config.Config) (*scheduler.Settings, error) {
 	return s, nil
 }
 
+// schedules compiles the schedules section.
+func schedules(cfg *config.Config) ([]*cron.Schedule, error) {
+	list := make([]*cron.Schedule, 0, len(cfg.Schedules))
+	for _, name := range slices.Sorted(maps.Keys(cfg.Schedules)) {
+		s, err := cfg.Schedules[name].Definition(name).Compile()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
 // handlerFor gives the handler of one type: a program, a built-in one, or one of
 // the worker's own.
 func (p *process) handlerFor(cfg *config.Config, name string, t config.TaskType) (handler.Handler, error) {
 	if len(t.Command) > 0 {
 		return program.New(program.Config{
-			Type: name, Command: t.Command, Dir: t.Dir, Env: t.Env, Umask: t.Umask,
-			Fatal: t.Fatal, Retryable: t.Retryable, Grace: t.Grace, KillGrace: executor.KillGrace,
-			Lock: p.lock.File(), Mark: p.lock.Path(), Spawner: p.spawner, Reaper: p.reaper,
+			Command: t.Command, Dir: t.Dir, Env: t.Env, Umask: &t.Umask, Fatal: t.Fatal, Retryable: t.Retryable,
+			Grace: t.Grace, KillGrace: executor.KillGrace, Reaper: p.reaper,
 		})
 	}
 	if h, ok := p.opts.Handlers[name]; ok {
@@ -72,15 +89,11 @@ func (p *process) handlerFor(cfg *config.Config, name string, t config.TaskType)
 	}
 	switch t.Builtin {
 	case "fetch_data":
-		o, err := fetchdata.FromConfig(t.Options, filepath.Join(cfg.DataDir, "out"))
+		o, err := fetchdata.ParseOptions(t.Options, t.Dir, filepath.Join(cfg.DataDir, "output"))
 		if err != nil {
 			return nil, err
 		}
 		return fetchdata.New(o)
-	case "render_report":
-		return renderreport.New(renderreport.Options{
-			Source: renderreport.FromStore(p.store), OutputDir: filepath.Join(cfg.DataDir, "reports"), DataDir: cfg.DataDir,
-		}), nil
 	}
 	return nil, fmt.Errorf("no command, and no handler of this name in this worker")
 }

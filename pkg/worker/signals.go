@@ -67,6 +67,11 @@ func (p *process) reload() {
 		p.log.Error("configuration not re-read: the old one stays in force", "err", err)
 		return
 	}
+	table, err := schedules(cfg)
+	if err != nil {
+		p.log.Error("configuration not re-read: the old one stays in force", "err", err)
+		return
+	}
 	if cfg.DataDir != p.config().DataDir {
 		p.log.Error("data_dir cannot change while the worker runs: restart it", "old", p.config().DataDir, "new", cfg.DataDir)
 		return
@@ -77,6 +82,6 @@ func (p *process) reload() {
 	p.cfg.Store(cfg)
 	p.hooksFor(cfg)
 	p.sched.Reload(set)
-	p.table.Reload(cfg.Schedules)
+	p.table.Reload(table)
 	p.log.Info("configuration re-read", "file", cfg.Path, "types", len(cfg.Tasks), "schedules", len(cfg.Schedules))
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"nightshift/pkg/liveness"
 	"nightshift/pkg/scheduler"
 	"nightshift/pkg/store"
@@ -60,7 +62,7 @@ func (p *process) takeLock() error {
 		}
 		// The worker that held it is dead; what it left behind keeps the descriptor.
 		p.log.Warn("an earlier life of this worker left processes behind", "worker", p.id, "holders", held.Error())
-		if err := p.mustDie(p.sweep(held.Dev, held.Ino)); err != nil {
+		if err := p.mustDie(p.sweepOf(path)); err != nil {
 			return err
 		}
 	}
@@ -87,6 +89,15 @@ func (p *process) anyWorker(holders []liveness.Process) bool {
 // leftoverWait bounds the hunt for what an earlier life left behind: SIGKILL
 // works at once on everything that is not stuck in the kernel.
 const leftoverWait = 5 * time.Second
+
+// sweepOf is sweep for a lock that somebody else holds.
+func (p *process) sweepOf(path string) liveness.Sweep {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return p.sweep(0, 0) // the file is gone: the mark alone
+	}
+	return p.sweep(uint64(st.Dev), uint64(st.Ino))
+}
 
 // sweep finds what belongs to this worker's earlier lives.
 func (p *process) sweep(dev, ino uint64) liveness.Sweep {

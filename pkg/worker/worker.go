@@ -63,15 +63,15 @@ type process struct {
 	store *store.Store
 	line  *lifeline
 
-	spawner *program.Spawner
-	reaper  *program.Reaper
-	places  *places
-	heart   *heart
-	sched   *scheduler.Scheduler
-	warden  *scheduler.Warden
-	table   *scheduler.Timetable
-	kernel  *kernel
-	slots   []string
+	reaper *program.Reaper
+	lines  *logging.Limiter
+	places *places
+	heart  *heart
+	sched  *scheduler.Scheduler
+	warden *scheduler.Warden
+	table  *scheduler.Timetable
+	kernel *kernel
+	slots  []string
 	// graceful: the last life of this worker ended cleanly, or with the machine.
 	graceful bool
 
@@ -150,7 +150,11 @@ func (p *process) live(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.assemble(set, rows, resume)
+	table, err := schedules(p.config())
+	if err != nil {
+		return &exitError{ExitConfig, err}
+	}
+	p.assemble(set, table, rows, resume)
 	return p.work(ctx, len(resume))
 }
 
