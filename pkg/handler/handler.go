@@ -65,6 +65,12 @@ type Recorder interface {
 	StillMine(ctx context.Context) error
 }
 
+// SelfStopping is implemented by handlers that obey Task.Stop by themselves, such
+// as the one that runs programs: their context is left alone, and they end what
+// they run step by step. They return the order's error, wrapped with how it went,
+// once they have begun to act on it.
+type SelfStopping interface{ StopsItself() }
+
 // StopOrder tells a handler that cannot be asked at a checkpoint (a program)
 // to come to its end.
 type StopOrder struct {

@@ -1,0 +1,122 @@
+package program
+
+import (
+	"math"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// keepDescriptors marks everything that this process was started with, beside stdin,
+// stdout and stderr, as not for its programs: a shell or a service manager leaves
+// descriptors open that nobody knows of.
+func keepDescriptors() {
+	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil {
+		return // an old kernel without /proc: they stay as they are
+	}
+	defer dir.Close() // opened for reading
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		if fd, err := strconv.Atoi(name); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
+// ignoredSink receives, and drops, the signals of resetIgnored.
+var ignoredSink = make(chan os.Signal, 1)
+
+// resetIgnored makes this process catch the signals that it was started to ignore
+// (under nohup: SIGHUP), which means the same for it, but not for its programs: a
+// caught signal is reset by exec, an ignored one stays ignored.
+func resetIgnored() {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return // no /proc: the dispositions stay as they are
+	}
+	_, rest, _ := strings.Cut(string(status), "\nSigIgn:\t")
+	text, _, _ := strings.Cut(rest, "\n")
+	mask, err := strconv.ParseUint(text, 16, 64)
+	if err != nil {
+		return // not this kernel's form
+	}
+	for sig := syscall.Signal(1); sig <= 64; sig++ {
+		if mask&(1<<(sig-1)) != 0 {
+			signal.Notify(ignoredSink, sig)
+		}
+	}
+}
+
+// ownUmask: the forking thread has a umask (and a current directory) of its own.
+var ownUmask bool
+
+// prepareThread is called once, on the forking thread.
+func prepareThread() {
+	// In a container without the right to unshare, the umask is the process's.
+	ownUmask = unix.Unshare(unix.CLONE_FS) == nil
+	var none unix.Sigset_t
+	// It can't fail: the arguments are constant.
+	_ = unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
+}
+
+// setUmask sets the umask that the next program inherits, and returns what undoes
+// it where other threads would see it. Only the forking thread calls it. Files that
+// others make at that moment have explicit modes, which a umask can only narrow.
+func setUmask(mask int) (restore func()) {
+	if ownUmask {
+		syscall.Umask(mask)
+		return func() {}
+	}
+	old := syscall.Umask(mask)
+	return func() { syscall.Umask(old) }
+}
+
+// sysProcAttr: a session of its own, so that TERM and KILL reach its group alone,
+// and death with this worker.
+func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
+}
+
+// wait closes exited when the leader is dead, and leaves it unburied.
+func (c *child) wait() {
+	defer close(c.exited)
+	if c.pidfd != nil {
+		if raw, err := c.pidfd.SyscallConn(); err == nil {
+			err = raw.Read(func(fd uintptr) bool {
+				return hasExited(unix.P_PIDFD, int(fd), unix.WNOHANG)
+			})
+			if err == nil {
+				return
+			}
+		}
+	}
+	for !hasExited(unix.P_PID, c.pid, 0) {
+	}
+}
+
+// hasExited looks whether a child is dead, without burying it. Unless options has
+// WNOHANG it waits for that.
+func hasExited(idType, id, options int) bool {
+	var info unix.Siginfo
+	for {
+		err := unix.Waitid(idType, id, &info, unix.WEXITED|unix.WNOWAIT|options, nil)
+		switch err {
+		case nil:
+			return info.Signo != 0
+		case unix.EINTR:
+		default:
+			return true // ECHILD: it is gone
+		}
+	}
+}
