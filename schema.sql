@@ -129,15 +129,19 @@ CREATE TABLE schedules (
   name             TEXT PRIMARY KEY NOT NULL,
   definition       TEXT NOT NULL,
   considered_until TEXT,                             -- occurrences up to here are decided
+  considered_high  TEXT,                             -- how far it was before the clock was set back
   enabled          INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
--- Occurrences that did not run.
+-- Occurrences that did not run: one a row, or several in a row of time with one reason.
 CREATE TABLE schedule_skips (
   schedule   TEXT NOT NULL,
-  occurrence TEXT NOT NULL,
+  occurrence TEXT NOT NULL,                          -- the first of them
   reason     TEXT NOT NULL,
   at         TEXT NOT NULL,
+  until      TEXT,                                   -- the last of them
+  count      INTEGER NOT NULL DEFAULT 1,
+  run        TEXT,                                   -- the task that does duty for them
   PRIMARY KEY (schedule, occurrence)
 ) STRICT, WITHOUT ROWID;
 

@@ -198,7 +198,9 @@ func (r *rig) wait(t *testing.T) Completion {
 	}
 }
 
-func fn(f func(ctx context.Context, t *handler.Task) (any, error)) handler.Handler { return handler.Func(f) }
+func fn(f func(ctx context.Context, t *handler.Task) (any, error)) handler.Handler {
+	return handler.Func(f)
+}
 
 func TestWhatAHandlerReturnsDecides(t *testing.T) {
 	code := 3

@@ -48,6 +48,7 @@ func group(rows []store.Owner) []*Owner {
 		o.Executors = append(o.Executors, r.ExecutorID)
 		o.Beat += r.Heartbeat.Beat
 		o.Tasks += r.Tasks
+		o.ExecIDs = append(o.ExecIDs, r.ExecIDs...)
 		if !r.MinLease.IsZero() && (o.LeaseUntil.IsZero() || r.MinLease.Before(o.LeaseUntil)) {
 			o.LeaseUntil = r.MinLease
 		}

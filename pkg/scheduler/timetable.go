@@ -212,11 +212,11 @@ func (t *Timetable) sync(now time.Time) error {
 }
 
 func (t *Timetable) look(r *store.ScheduleState, now time.Time) cron.Look {
-	return cron.Look{Now: now.Round(0).UTC(), Since: t.since, Poll: t.poll()}
+	return cron.Look{Now: now.Round(0).UTC(), Since: t.since, Poll: t.poll(), Unfinished: r.Unfinished}
 }
 
 func stateOf(r *store.ScheduleState) cron.State {
-	return cron.State{ConsideredUntil: r.ConsideredUntil, Enabled: r.Enabled}
+	return cron.State{ConsideredUntil: r.ConsideredUntil, High: r.High, Enabled: r.Enabled}
 }
 
 // scheduleOf compiles the definition on record: all workers go by it, also one
@@ -247,7 +247,7 @@ func (t *Timetable) write(s *cron.Schedule, r *store.ScheduleState, d cron.Decis
 		t.log.Warn("the clock was set back below what schedules had considered", "schedule", r.Name, "by", d.Back.Round(time.Second))
 	}
 	f := store.Firing{
-		Schedule: r.Name, Seen: r.ConsideredUntil, Until: d.State.ConsideredUntil,
+		Schedule: r.Name, Seen: r.ConsideredUntil, Until: d.State.ConsideredUntil, High: d.State.High, Definition: definition,
 		NoOverlap: s.Overlap == cron.OverlapSkip,
 	}
 	maxRetry := t.maxTry(s.Task)
@@ -259,7 +259,7 @@ func (t *Timetable) write(s *cron.Schedule, r *store.ScheduleState, d cron.Decis
 	}
 	for _, k := range d.Skips {
 		f.Skips = append(f.Skips, store.Skip{
-			Schedule: s.Name, Occurrence: k.From, Reason: string(k.Reason), At: now,
+			Schedule: s.Name, Occurrence: k.From, Until: k.To, Count: k.Count, Reason: string(k.Reason), Run: k.By, At: now,
 		})
 	}
 	got, err := t.store.FireOccurrences(f, now)
@@ -270,7 +270,7 @@ func (t *Timetable) write(s *cron.Schedule, r *store.ScheduleState, d cron.Decis
 		t.log.Info("schedule fires", "schedule", s.Name, "task", id)
 	}
 	for _, k := range got.Skipped {
-		t.log.Info("occurrence skipped", "schedule", s.Name, "at", task.FormatTime(k.Occurrence), "reason", k.Reason)
+		t.log.Info("occurrence skipped", "schedule", s.Name, "at", task.FormatTime(k.Occurrence), "count", k.Count, "reason", k.Reason, "run", k.Run)
 	}
 	if len(got.Inserted) > 0 {
 		t.fired()

@@ -56,6 +56,7 @@ type WardenSettings struct {
 	MaxCrashes    int64
 	MaxExecutions int64
 	Backoff       func(taskType string) task.Backoff
+	Rand          func(n int64) int64
 }
 
 // The warden's rhythm. A probe costs a microsecond.
@@ -206,6 +207,10 @@ func (w *Warden) observe(o *Owner, now time.Time) *observation {
 
 // tend decides about one worker.
 func (w *Warden) tend(o *Owner, s *observation, now time.Time, set WardenSettings) {
+	if o.WorkerID == "" {
+		w.ownerless(s, now)
+		return
+	}
 	if o.BootID != "" && o.BootID != w.kernel.BootID() {
 		w.dead(o, s, now, set, reboot)
 		return
@@ -227,6 +232,17 @@ func (w *Warden) tend(o *Owner, s *observation, now time.Time, set WardenSetting
 		s.freeAt, s.goneAt = time.Time{}, time.Time{}
 		w.silence(o, s, now, set)
 	}
+}
+
+// ownerless frees rows that somebody set RUNNING by hand, without an executor:
+// nobody runs them, and nobody ever did.
+func (w *Warden) ownerless(s *observation, now time.Time) {
+	if _, err := w.store.TakeOver(store.TakeOverRequest{Executors: []string{""}, Now: now, Graceful: true}); err != nil {
+		w.say(s, now, "rows without an executor", "err", err)
+		return
+	}
+	w.log.Warn("rows that were set RUNNING by hand are PENDING again")
+	w.took()
 }
 
 // death is how a worker's death was proven.
@@ -256,8 +272,9 @@ func (w *Warden) dead(o *Owner, s *observation, now time.Time, set WardenSetting
 	}
 	got, err := w.store.TakeOver(store.TakeOverRequest{
 		Executors: o.Executors, Worker: o.WorkerID, BootID: o.BootID,
-		Now: now, Graceful: how == reboot,
-		MaxCrashes: set.MaxCrashes, MaxExecutions: set.MaxExecutions,
+		PID: o.PID, StartTicks: o.StartTicks, ThisBoot: w.kernel.BootID(),
+		Now: now, Graceful: how == reboot, Overran: !s.leaseAt.IsZero(),
+		MaxCrashes: set.MaxCrashes, MaxExecutions: set.MaxExecutions, Backoff: set.Backoff, Rand: set.Rand,
 	})
 	if errors.Is(err, store.ErrNotMine) {
 		return // it is back: its row names another process now
@@ -268,7 +285,7 @@ func (w *Warden) dead(o *Owner, s *observation, now time.Time, set WardenSetting
 	}
 	delete(w.seen, o.WorkerID)
 	w.log.Warn("tasks of a dead worker taken over", "worker", o.WorkerID, "reboot", how == reboot,
-		"pending", len(got.Requeued), "dead", len(got.Dead), "cancelled", len(got.Cancelled))
+		"pending", len(got.Requeued), "expired", len(got.Expired), "dead", len(got.Dead), "cancelled", len(got.Cancelled))
 	w.took()
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -217,11 +218,12 @@ func (s *Store) Controls(workerID string) (all []OwnedTask, err error) {
 type Owner struct {
 	ExecutorID string // "": a row set RUNNING by hand without one; TakeOver with Executors {""} frees it
 	Tasks      int
+	ExecIDs    []int64 // of these rows
 	MinLease   time.Time
 	Heartbeat  Heartbeat
 }
 
-var sqlOwners = define(`SELECT ` + heartbeatColumns + `, t.executor_id, count(*), min(t.lease_expire_time)
+var sqlOwners = define(`SELECT ` + heartbeatColumns + `, t.executor_id, count(*), min(t.lease_expire_time), group_concat(t.exec_id)
 	FROM tasks AS t INDEXED BY idx_tasks_status_next_run
 	LEFT JOIN worker_heartbeats AS h ON h.worker_id = t.executor_id
 	WHERE t.status IN ('RUNNING', 'LOST') AND (t.executor_id IS NULL OR (t.executor_id <> ?1 AND t.executor_id NOT GLOB ?2))
@@ -233,11 +235,22 @@ func (s *Store) Foreign(workerID string) (all []Owner, err error) {
 	err = s.read("owners", func(c *conn) error {
 		all = all[:0]
 		return c.query(sqlOwners, func(r row) error {
-			all = append(all, Owner{Heartbeat: scanHeartbeat(r), ExecutorID: r.text(17), Tasks: int(r.int(18)), MinLease: readTime(r.text(19))})
+			all = append(all, Owner{Heartbeat: scanHeartbeat(r), ExecutorID: r.text(17), Tasks: int(r.int(18)), MinLease: readTime(r.text(19)), ExecIDs: numbers(r.text(20))})
 			return nil
 		}, workerID, slotsOf(workerID))
 	})
 	return all, err
+}
+
+// numbers reads what group_concat made of integers.
+func numbers(text string) []int64 {
+	var all []int64
+	for _, word := range strings.Split(text, ",") {
+		if n, err := strconv.ParseInt(word, 10, 64); err == nil {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // Renewal gives an execution a new lease.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"nightshift/pkg/task"
@@ -12,7 +13,9 @@ type ScheduleState struct {
 	Name            string
 	Definition      string
 	ConsideredUntil time.Time // occurrences up to here are decided; zero: never looked at
-	Enabled         bool
+	High            time.Time // how far that was before the clock was set back; zero: no further
+	Enabled         bool      // the operator's switch
+	Unfinished      bool      // a run of it is not final
 }
 
 // ScheduleDef declares a schedule.
@@ -22,11 +25,14 @@ type ScheduleDef struct {
 	Enabled    bool
 }
 
-// Skip is an occurrence that did not run.
+// Skip is an occurrence that did not run, or several in a row of time.
 type Skip struct {
 	Schedule   string
-	Occurrence time.Time
+	Occurrence time.Time // the first of them
+	Until      time.Time // the last of them; zero: it is one
+	Count      int       // 0 means 1
 	Reason     string
+	Run        string // the task that does duty for them; "": none
 	At         time.Time
 }
 
@@ -39,8 +45,11 @@ type Firing struct {
 	Schedule string
 	Seen     time.Time // considered_until as it was read
 	Until    time.Time // considered_until as it becomes
-	Tasks    []NewTask // with ids of their own; one that exists is left alone: an occurrence exists at most once
-	Skips    []Skip
+	High     time.Time // considered_high as it becomes; zero: NULL
+	// Definition replaces the one on record; "": unchanged.
+	Definition string
+	Tasks      []NewTask // with ids of their own; one that exists is left alone: an occurrence exists at most once
+	Skips      []Skip
 	// NoOverlap: a task is skipped when an unfinished one of the schedule exists at
 	// that moment; of several tasks at most the first is inserted.
 	NoOverlap bool
@@ -53,30 +62,28 @@ type Fired struct {
 	Skipped  []Skip // of NoOverlap
 }
 
-var sqlScheduleSync = define(`INSERT INTO schedules (name, definition, considered_until, enabled)
-	VALUES (?1, ?2, ?3, ?4)
-	ON CONFLICT (name) DO UPDATE
-	SET considered_until = CASE WHEN definition = ?2 AND enabled = ?4 THEN considered_until ELSE max(ifnull(considered_until, ''), ?3) END,
-	    definition = ?2, enabled = ?4
-	WHERE definition <> ?2 OR enabled <> ?4`)
+var sqlScheduleAdd = define(`INSERT OR IGNORE INTO schedules (name, definition, enabled)
+	VALUES (?1, ?2, ?3)`)
 
 var sqlScheduleDrop = define(`DELETE FROM schedules
 	WHERE name = ?1`)
 
-var sqlSchedules = define(`SELECT name, definition, considered_until, enabled
+var sqlSchedules = define(`SELECT name, definition, considered_until, considered_high, enabled,
+	    EXISTS (SELECT 1 FROM tasks INDEXED BY idx_tasks_schedule
+	            WHERE schedule = name AND status IN ('PENDING', 'RUNNING', 'RETRYING', 'PAUSED', 'LOST'))
 	FROM schedules
 	ORDER BY name`)
 
-// SyncSchedules makes the declared schedules those of the database. A new one, a
-// changed one and one that was disabled until now begin at now: what lay before was
-// not theirs to run. One that is no longer declared is removed; its tasks and skips stay.
+// SyncSchedules makes the declared schedules those of the database: a new one is
+// added, one that is no longer declared is removed (its tasks and skips stay). The
+// definition of one that is there already changes by a Firing, which settles first
+// what the old one left undecided.
 func (s *Store) SyncSchedules(defs []ScheduleDef, now time.Time) error {
-	st := s.stamp(now)
 	return s.write("schedules", &op{run: func(c *conn) error {
 		declared := map[string]bool{}
 		for _, d := range defs {
 			declared[d.Name] = true
-			if _, err := c.exec(sqlScheduleSync, d.Name, d.Definition, st.now, d.Enabled); err != nil {
+			if _, err := c.exec(sqlScheduleAdd, d.Name, d.Definition, d.Enabled); err != nil {
 				return err
 			}
 		}
@@ -98,7 +105,8 @@ func (s *Store) SyncSchedules(defs []ScheduleDef, now time.Time) error {
 
 func schedules(c *conn) (all []ScheduleState, err error) {
 	err = c.query(sqlSchedules, func(r row) error {
-		all = append(all, ScheduleState{Name: r.text(0), Definition: r.text(1), ConsideredUntil: readTime(r.text(2)), Enabled: r.int(3) != 0})
+		all = append(all, ScheduleState{Name: r.text(0), Definition: r.text(1), ConsideredUntil: readTime(r.text(2)), High: readTime(r.text(3)),
+			Enabled: r.int(4) != 0, Unfinished: r.int(5) != 0})
 		return nil
 	})
 	return all, err
@@ -128,7 +136,7 @@ func (s *Store) ScheduleState(name string) (ScheduleState, error) {
 }
 
 var sqlConsider = define(`UPDATE schedules
-	SET considered_until = ?3
+	SET considered_until = ?3, considered_high = ?4, definition = ifnull(?5, definition)
 	WHERE name = ?1 AND considered_until IS ?2`)
 
 var sqlUnfinished = define(`SELECT task_id
@@ -140,8 +148,11 @@ var sqlTaskExists = define(`SELECT 1
 	FROM tasks
 	WHERE task_id = ?1`)
 
-var sqlSkip = define(`INSERT OR IGNORE INTO schedule_skips (schedule, occurrence, reason, at)
-	VALUES (?1, ?2, ?3, ?4)`)
+// A clock that was set back may decide on an occurrence again: one that ran is not
+// skipped afterwards, and a skip is on record once.
+var sqlSkip = define(`INSERT OR IGNORE INTO schedule_skips (schedule, occurrence, reason, at, until, count, run)
+	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
+	WHERE ?6 > 1 OR NOT EXISTS (SELECT 1 FROM tasks WHERE task_id = ?8)`)
 
 // FireOccurrences inserts the occurrences that are due and records those that do
 // not run. However many workers call it, one moves the schedule on.
@@ -155,7 +166,7 @@ func (s *Store) FireOccurrences(f Firing, now time.Time) (out Fired, err error) 
 	err = s.write("fire "+f.Schedule, &op{
 		run: func(c *conn) error {
 			out = Fired{}
-			n, err := c.exec(sqlConsider, f.Schedule, timeText(f.Seen), timeText(f.Until))
+			n, err := c.exec(sqlConsider, f.Schedule, timeText(f.Seen), timeText(f.Until), timeText(f.High), textOrNull(f.Definition))
 			if err != nil || n == 0 {
 				return err
 			}
@@ -199,7 +210,7 @@ func (s *Store) fireOne(c *conn, f *Firing, n *NewTask, out *Fired, st stamp) er
 			return err
 		}
 		if overlap {
-			k := Skip{Schedule: f.Schedule, Occurrence: n.NextRun, Reason: SkipOverlap, At: st.at}
+			k := Skip{Schedule: f.Schedule, Occurrence: occurrenceOf(n), Reason: SkipOverlap, Count: 1, At: st.at}
 			out.Skipped = append(out.Skipped, k)
 			return insertSkip(c, f.Schedule, k, st)
 		}
@@ -211,12 +222,23 @@ func (s *Store) fireOne(c *conn, f *Firing, n *NewTask, out *Fired, st stamp) er
 	return nil
 }
 
+// occurrenceOf is the time in an occurrence's id, <schedule>@<UTC time>;
+// next_run_time may lie later by the schedule's jitter.
+func occurrenceOf(n *NewTask) time.Time {
+	_, text, _ := strings.Cut(n.ID, "@")
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at
+	}
+	return n.NextRun
+}
+
 func insertSkip(c *conn, schedule string, k Skip, st stamp) error {
-	_, err := c.exec(sqlSkip, schedule, task.FormatTime(k.Occurrence), k.Reason, st.now)
+	id := schedule + "@" + k.Occurrence.UTC().Format(time.RFC3339)
+	_, err := c.exec(sqlSkip, schedule, task.FormatTime(k.Occurrence), k.Reason, st.now, timeText(k.Until), max(k.Count, 1), textOrNull(k.Run), id)
 	return err
 }
 
-var sqlSkips = define(`SELECT schedule, occurrence, reason, at
+var sqlSkips = define(`SELECT schedule, occurrence, reason, at, until, count, run
 	FROM schedule_skips
 	WHERE schedule = ?1
 	ORDER BY occurrence DESC
@@ -230,7 +252,8 @@ func (s *Store) Skips(name string, limit int) (all []Skip, err error) {
 	err = s.read("skips of "+name, func(c *conn) error {
 		all = nil
 		return c.query(sqlSkips, func(r row) error {
-			all = append(all, Skip{Schedule: r.text(0), Occurrence: readTime(r.text(1)), Reason: r.text(2), At: readTime(r.text(3))})
+			all = append(all, Skip{Schedule: r.text(0), Occurrence: readTime(r.text(1)), Reason: r.text(2), At: readTime(r.text(3)),
+				Until: readTime(r.text(4)), Count: int(r.int(5)), Run: r.text(6)})
 			return nil
 		}, name, limit)
 	})

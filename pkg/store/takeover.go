@@ -1,6 +1,8 @@
 package store
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	"nightshift/pkg/task"
@@ -13,10 +15,22 @@ type TakeOverRequest struct {
 	Worker    string   // and all of this worker, if not empty
 	// BootID: only executors whose heartbeat row bears this boot; "": any. It makes a
 	// takeover by boot id harmless when the worker has registered anew meanwhile.
-	BootID   string
-	Graceful bool // a good-bye or a reboot: no crash is counted
-	Now      time.Time
+	BootID string
+	// PID and StartTicks, with BootID, name the incarnation that was proven dead, and
+	// ThisBoot the boot that runs now: when a heartbeat row of Worker names a later
+	// incarnation, the worker is back, and TakeOver does nothing but return
+	// ErrNotMine. PID 0: not asked.
+	PID        int
+	StartTicks uint64
+	ThisBoot   string
+	Graceful   bool // a good-bye or a reboot: no crash is counted
+	// Overran: it was killed because a lease of its ran out. Its tasks whose lease is
+	// expired go to RETRYING as their own failure (DESIGN §4).
+	Overran bool
+	Now     time.Time
 
+	Backoff       func(taskType string) task.Backoff // of Overran
+	Rand          func(n int64) int64
 	MaxCrashes    int64
 	MaxExecutions int64
 }
@@ -24,6 +38,7 @@ type TakeOverRequest struct {
 // TakenOver is what a takeover did.
 type TakenOver struct {
 	Requeued  []string
+	Expired   []string // RETRYING, lease_expired, or DEAD for that
 	Dead      []string
 	Cancelled []string
 	LetGo     int
@@ -107,12 +122,23 @@ func (s *Store) TakeOver(r TakeOverRequest) (TakenOver, error) {
 	var out TakenOver
 	err := s.write("take over", &op{run: func(c *conn) error {
 		out = TakenOver{}
+		if back, err := r.isBack(c); err != nil || back {
+			return cmp.Or(err, ErrNotMine)
+		}
 		rows, err := r.rows(c)
 		if err != nil {
 			return err
 		}
 		for i := range rows {
 			t := &rows[i]
+			if r.Overran && t.Status == task.Running && !t.LeaseUntil.After(st.at) && !t.LeaseUntil.IsZero() {
+				retryAt := st.at.Add(r.Backoff(t.Type).Delay(t.RetryCount+1, r.Rand))
+				if _, err := s.expire(c, t.Fence(), retryAt, st); err != nil {
+					return err
+				}
+				out.Expired = append(out.Expired, t.ID)
+				continue
+			}
 			to, err := s.giveUp(c, t, !r.Graceful && t.ExecutorID != "", r.MaxCrashes, r.MaxExecutions, st)
 			if err != nil {
 				return err
@@ -132,6 +158,25 @@ func (s *Store) TakeOver(r TakeOverRequest) (TakenOver, error) {
 		return TakenOver{}, err
 	}
 	return out, nil
+}
+
+// isBack reports that another incarnation of the worker has registered meanwhile.
+func (r *TakeOverRequest) isBack(c *conn) (bool, error) {
+	if r.PID == 0 {
+		return false, nil
+	}
+	beats, err := heartbeats(c)
+	if err != nil {
+		return false, err
+	}
+	for _, h := range beats {
+		id, _, _ := strings.Cut(h.WorkerID, ".")
+		later := h.BootID == r.ThisBoot && (h.BootID != r.BootID || h.StartTicks > r.StartTicks)
+		if id == r.Worker && later {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // rows reads what the request covers.
@@ -176,7 +221,7 @@ func (r *TakeOverRequest) rows(c *conn) ([]task.Task, error) {
 }
 
 func (r *TakeOverRequest) letGo(c *conn, out *TakenOver, st stamp) error {
-	if r.BootID != "" {
+	if r.BootID != "" && r.PID == 0 {
 		return nil // not known to be dead, unless its row says so
 	}
 	for _, x := range r.Executors {

@@ -42,7 +42,7 @@ func (p *process) makeMeans() error {
 		cfg := p.config()
 		return execlog.OpenDir(cfg.ExecLogDir(), cfg.Log.ExecMaxSize)
 	}}
-	p.kernel, err = newKernel()
+	p.kernel, err = newKernel(filepath.Dir(p.lock.Path()))
 	return err
 }
 

@@ -3,26 +3,32 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"nightshift/pkg/liveness"
 	"nightshift/pkg/scheduler"
 )
 
 // kernel answers the warden's questions about other workers with pkg/liveness.
-type kernel struct{ bootID string }
+type kernel struct {
+	bootID string
+	runDir string // where the lock of a worker lies whose heartbeat row is gone
+}
 
 // huntLimit bounds one hunt of the warden, which comes again.
 const huntLimit = 500 * time.Millisecond
 
-func newKernel() (*kernel, error) {
+func newKernel(runDir string) (*kernel, error) {
 	id, err := liveness.BootID()
 	if err != nil {
 		return nil, fmt.Errorf("boot id: %w", err)
 	}
-	return &kernel{id}, nil
+	return &kernel{id, runDir}, nil
 }
 
 // BootID implements scheduler.Kernel.
@@ -31,7 +37,13 @@ func (k *kernel) BootID() string { return k.bootID }
 // Probe implements scheduler.Kernel.
 func (k *kernel) Probe(o *scheduler.Owner) (scheduler.Proof, scheduler.Guard, error) {
 	if o.LockPath == "" {
-		return scheduler.Unproven, nil, nil
+		// Somebody deleted its heartbeat row; the next beat of a live one brings it back.
+		o.LockPath = filepath.Join(k.runDir, o.WorkerID+".lock")
+		var st unix.Stat_t
+		if err := unix.Lstat(o.LockPath, &st); err != nil {
+			return scheduler.Unproven, nil, nil
+		}
+		o.LockDev, o.LockIno = uint64(st.Dev), uint64(st.Ino)
 	}
 	p, err := liveness.ProbeLock(o.LockPath, o.LockDev, o.LockIno)
 	if err != nil {
@@ -49,6 +61,9 @@ func (k *kernel) Probe(o *scheduler.Owner) (scheduler.Proof, scheduler.Guard, er
 
 // Gone implements scheduler.Kernel.
 func (k *kernel) Gone(o *scheduler.Owner) bool {
+	if o.PID == 0 {
+		return false // not known, so not known to be gone
+	}
 	p, err := liveness.ReadProcess(o.PID)
 	if errors.Is(err, liveness.ErrGone) {
 		return true
@@ -63,6 +78,9 @@ func (k *kernel) Signal(o *scheduler.Owner, kill bool) error {
 	sig := syscall.SIGTERM
 	if kill {
 		sig = syscall.SIGKILL
+	}
+	if o.PID == 0 {
+		return errors.New("its process is not known")
 	}
 	if err := liveness.Kill(p, sig); err != nil && !errors.Is(err, liveness.ErrGone) {
 		return err

@@ -151,7 +151,7 @@ func wardenSettings(cfg *config.Config) scheduler.WardenSettings {
 	return scheduler.WardenSettings{
 		SuspectAfter: cfg.Worker.SuspectAfter, OfflineAfter: cfg.Worker.OfflineAfter,
 		StopGrace:  cfg.Worker.DrainTimeout + cfg.Worker.Grace + 2*executor.KillGrace,
-		MaxCrashes: cfg.Retry.MaxCrashes, MaxExecutions: cfg.Retry.MaxExecutions, Backoff: backoff(cfg),
+		MaxCrashes: cfg.Retry.MaxCrashes, MaxExecutions: cfg.Retry.MaxExecutions, Backoff: backoff(cfg), Rand: random,
 	}
 }
 
