@@ -1,0 +1,144 @@
+package docs_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"nightshift/test/rig"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	rig.Cleanup()
+	os.Exit(code)
+}
+
+// settings are what the commands of a page find: the types that the pages name.
+const settings = `
+tasks:
+  count: {command: [/bin/sh, -c, "sleep 0.2; echo counted"], max_retry: 0}
+  clean_csv: {command: [/bin/sh, -c, "echo cleaned"], max_retry: 0}
+  notify: {command: [/bin/true]}
+schedules:
+  nightly: {cron: "0 2 * * *", zone: Asia/Shanghai, task: count}
+`
+
+// own are the pages that begin with nothing and make all they need.
+var own = map[string]bool{"README.md": true, "README.zh-CN.md": true}
+
+// TestCommandsOfTheDocuments runs the blocks marked sh of each page, in order, in
+// one shell and a scratch directory. Blocks that cannot be run (they need root,
+// another machine, a person) are marked text or console. A block marked
+// `sh background` starts the system; for a page without one it runs already.
+func TestCommandsOfTheDocuments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the whole system")
+	}
+	bin := rig.Binaries(t)
+	for name, text := range pages(t) {
+		script := commands(name, text)
+		if script == "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if !own[name] {
+				prepare(t, bin, dir)
+			}
+			runPage(t, bin, dir, script)
+		})
+	}
+}
+
+// commands makes one script of a page's blocks.
+func commands(name, text string) string {
+	var b strings.Builder
+	started := false
+	for _, block := range blocks(text) {
+		if block.kind != "sh" {
+			continue
+		}
+		fmt.Fprintf(&b, "echo '== %s:%d' >&2\n%s", name, block.line, block.text)
+		if block.info == "background" {
+			started = true
+			b.WriteString("supervisor_pid=$!\n" + ready)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	head := "supervisor_pid=\n" + `trap 'code=$?; [ -z "$supervisor_pid" ] || { kill "$supervisor_pid"; wait "$supervisor_pid" || true; }; exit $code' EXIT` + "\n"
+	if !started && !own[name] {
+		head += "supervisor --workers 2 --run-dir data/run -- worker run >supervisor.out 2>&1 &\nsupervisor_pid=$!\n" + ready +
+			"id=$(nightshift add count)\nnightshift wait \"$id\" >/dev/null\n"
+	}
+	return head + b.String()
+}
+
+// pidFile is where a script says which supervisor it has started.
+const pidFile = ".supervisor.pid"
+
+// ready notes the supervisor and waits for the first heartbeats.
+const ready = `echo "$supervisor_pid" >` + pidFile + `
+n=0
+until [ "$(sqlite3 -cmd '.timeout 5000' data/nightshift.db 'SELECT count(*) FROM worker_heartbeats')" -ge 2 ]; do
+  n=$((n + 1)); [ "$n" -lt 200 ] || exit 99; sleep 0.1
+done
+`
+
+func prepare(t *testing.T, bin, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "nightshift.yaml"), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(bin, "nightshift"), "db", "init")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("db init: %v\n%s", err, out)
+	}
+}
+
+// pageLimit is far more than any page takes.
+const pageLimit = 3 * time.Minute
+
+func runPage(t *testing.T, bin, dir, script string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), pageLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-eu")
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(script)
+	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir, "LANG=C.UTF-8"}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // its trap ends the supervisor
+	cmd.WaitDelay = time.Minute
+	defer endSupervisor(t, filepath.Join(dir, pidFile))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// endSupervisor ends what a script that was cut off has left running.
+func endSupervisor(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return // none was started
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); syscall.Kill(pid, syscall.SIGTERM) == nil; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("supervisor %d does not end", pid)
+			return
+		}
+	}
+}
