@@ -116,7 +116,7 @@ func segmentAt(zone *time.Location, at int64) segment {
 	seg.shown = math.MinInt64
 	for before := seg.start; before > seg.start-reach; {
 		p := bareSegment(zone, before-1)
-		seg.shown = max(seg.shown, p.end+p.offset)
+		seg.shown = max(seg.shown, before+p.offset)
 		if p.start == noStart {
 			break
 		}
@@ -135,6 +135,12 @@ func bareSegment(zone *time.Location, at int64) segment {
 	}
 	if !end.IsZero() {
 		seg.end = end.Unix()
+	}
+	// Beyond the zone's table Go reckons a year as 365 days (time.tzset): on the
+	// last day of a leap year the end lies before the instant itself. The offset
+	// holds; go on from a little later.
+	if seg.end <= at {
+		seg.end = at + 3600
 	}
 	return seg
 }
