@@ -138,12 +138,24 @@ func (l Line) Fit(width int, ascii bool) Line {
 	return fitted
 }
 
+// trim removes spaces at the end of l: they would be cut with a mark.
+func (l Line) trim() Line {
+	for n := len(l); n > 0; n-- {
+		last := l[n-1]
+		last.Text = strings.TrimRight(last.Text, " ")
+		if last.Text != "" {
+			return append(l[:n-1:n-1], last)
+		}
+	}
+	return nil
+}
+
 // Print writes the lines to w, each fitted to the style's width, trailing
 // spaces removed.
 func (s Style) Print(w io.Writer, lines []Line) error {
 	var b strings.Builder
 	for _, l := range lines {
-		s.write(&b, l.Fit(s.Width, s.ASCII))
+		s.write(&b, l.trim().Fit(s.Width, s.ASCII))
 		b.WriteByte('\n')
 	}
 	_, err := io.WriteString(w, b.String())
@@ -153,15 +165,37 @@ func (s Style) Print(w io.Writer, lines []Line) error {
 // write renders one line. Colours end with their span, so that a cut pipe never
 // leaves a terminal coloured for more than one span.
 func (s Style) write(b *strings.Builder, l Line) {
-	for i, span := range l {
-		text := span.Text
-		if i == len(l)-1 {
-			text = strings.TrimRight(text, " ")
-		}
-		if !s.Color || span.Color == Plain || text == "" {
-			b.WriteString(text)
+	for _, span := range l {
+		if !s.Color || span.Color == Plain || span.Text == "" {
+			b.WriteString(span.Text)
 			continue
 		}
-		b.WriteString("\x1b[" + sgr[span.Color] + "m" + text + "\x1b[0m")
+		b.WriteString("\x1b[" + sgr[span.Color] + "m" + span.Text + "\x1b[0m")
 	}
+}
+
+// Wrap breaks a line that is wider than the style at its spaces; the lines that
+// follow are indented. A word wider than a line is cut by Print.
+func (s Style) Wrap(l Line, indent int) []Line {
+	if s.Width <= 0 || l.Width() <= s.Width {
+		return []Line{l}
+	}
+	var lines []Line
+	current, used := Line{}, 0
+	for _, span := range l {
+		for i, word := range strings.SplitAfter(span.Text, " ") {
+			w := Width(strings.TrimRight(word, " "))
+			if used+w > s.Width && used > indent {
+				lines = append(lines, current)
+				current, used = Line{{Text: strings.Repeat(" ", indent)}}, indent
+				word = strings.TrimLeft(word, " ")
+			}
+			if i == 0 || len(current) == 0 || current[len(current)-1].Color != span.Color {
+				current = append(current, Span{Color: span.Color})
+			}
+			current[len(current)-1].Text += word
+			used += Width(word)
+		}
+	}
+	return append(lines, current)
 }

@@ -270,7 +270,7 @@ func TestLongTableKeepsTheWidthsOfItsFirstPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	if len(lines) != 3 || strings.Index(lines[1], "PENDING") == -1 {
+	if len(lines) != 3 || !strings.Contains(lines[1], "PENDING") {
 		t.Fatalf("got %q", lines)
 	}
 	if Width(lines[1][:strings.Index(lines[1], "PENDING")]) != Width(lines[2][:strings.Index(lines[2], "PENDING")]) {

@@ -1,9 +1,6 @@
 package screen
 
-import (
-	"io"
-	"sort"
-)
+import "io"
 
 // gap is the space between two columns of a table.
 const gap = 2
@@ -13,12 +10,17 @@ type Column struct {
 	Title string
 	Right bool // numbers: align to the right
 	// Min is the width below which the column is not shortened; 0: it is shown
-	// whole or not at all.
-	Min int
+	// whole or not at all. Good is the width to which it is shortened gladly, before
+	// other columns are left out; 0: Min.
+	Min, Good int
 	// Keep says which columns go first when the terminal is too narrow: those
 	// with the smallest Keep. Columns of equal Keep go from the right.
 	Keep int
 }
+
+// essential is the Keep from which on a column is only left out when shortening
+// all others has not helped.
+const essential = 7
 
 // Cell is one value of a table. Its text must have been escaped.
 type Cell struct {
@@ -27,8 +29,9 @@ type Cell struct {
 }
 
 // Table lays rows out in columns by display width. On a terminal that is too
-// narrow, columns that allow it are shortened in the middle, the widest first;
-// then whole columns are left out. Without a width nothing is ever cut.
+// narrow, columns that allow it are shortened in the middle, the widest first,
+// down to their good width; then columns that are not essential are left out; then
+// all are shortened as far as they allow. Without a width nothing is ever cut.
 type Table struct {
 	Style   Style
 	Columns []Column
@@ -84,15 +87,21 @@ func (t *Table) layout() {
 			natural[i] = max(natural[i], Width(c.Text))
 		}
 	}
+	good := func(c Column) int { return max(c.Good, c.Min) }
+	least := func(c Column) int { return c.Min }
 	for {
 		t.fit = t.fit[:0]
 		for _, i := range t.show {
 			t.fit = append(t.fit, natural[i])
 		}
-		if t.Style.Width <= 0 || t.shrink() || len(t.show) == 1 {
+		if t.Style.Width <= 0 || t.shrink(good) || len(t.show) == 1 {
 			return
 		}
-		t.dropOne()
+		drop := t.leastWanted()
+		if t.Columns[drop].Keep >= essential && t.shrink(least) {
+			return
+		}
+		t.drop(drop)
 	}
 }
 
@@ -105,14 +114,14 @@ func (t *Table) total() int {
 	return n
 }
 
-// shrink takes columns from the widest that may be shortened until the line
+// shrink shortens the widest column that is wider than its limit until the line
 // fits, and reports whether it does.
-func (t *Table) shrink() bool {
+func (t *Table) shrink(limit func(Column) int) bool {
 	for t.total() > t.Style.Width {
 		widest := -1
 		for k, i := range t.show {
-			least := t.Columns[i].Min
-			if least == 0 || t.fit[k] <= max(least, Width(t.Columns[i].Title)) {
+			c := t.Columns[i]
+			if c.Min == 0 || t.fit[k] <= max(limit(c), Width(c.Title)) {
 				continue
 			}
 			if widest < 0 || t.fit[k] > t.fit[widest] {
@@ -127,19 +136,22 @@ func (t *Table) shrink() bool {
 	return true
 }
 
-// dropOne leaves out the least wanted column.
-func (t *Table) dropOne() {
-	order := append([]int(nil), t.show...)
-	sort.SliceStable(order, func(a, b int) bool {
-		ca, cb := t.Columns[order[a]], t.Columns[order[b]]
-		if ca.Keep != cb.Keep {
-			return ca.Keep < cb.Keep
+// leastWanted is the shown column that goes first.
+func (t *Table) leastWanted() int {
+	least := t.show[0]
+	for _, i := range t.show {
+		if t.Columns[i].Keep <= t.Columns[least].Keep {
+			least = i
 		}
-		return order[a] > order[b]
-	})
+	}
+	return least
+}
+
+// drop leaves a column out.
+func (t *Table) drop(column int) {
 	kept := t.show[:0]
 	for _, i := range t.show {
-		if i != order[0] {
+		if i != column {
 			kept = append(kept, i)
 		}
 	}
