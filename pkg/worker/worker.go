@@ -14,8 +14,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -99,6 +101,9 @@ func Run(ctx context.Context, o Options) int {
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
 	}
+	// Caught, not ignored: an ignored signal would be inherited by every program. A
+	// reader of our stderr that went away (`make run | head`) must not end the worker.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	p := &process{opts: o, clock: o.Clock, done: make(chan struct{})}
 	if p.clock == nil {
 		p.clock = systemClock()
