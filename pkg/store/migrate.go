@@ -72,6 +72,7 @@ func (s *Store) migrateLocked(c *conn, target int, steps []migration) error {
 	if err := s.backupTo(backup); err != nil {
 		return fmt.Errorf("backup before the migration: %w", err)
 	}
+	s.migrated.from, s.migrated.backup = version, backup
 	s.log.Info("migrating the database", "path", s.path, "from", version, "to", target, "backup", backup)
 	for _, m := range steps {
 		if m.To <= version {

@@ -19,13 +19,22 @@ func (s *Store) Get(id string) (t task.Task, err error) {
 
 // Filter selects tasks for List and SetControlWhere.
 type Filter struct {
-	Statuses []task.Status // empty: all
-	Type     string
-	Schedule string
-	Executor string // an executor, or a worker with all its slots
-	Before   int64  // only rows before this place in the order of insertion; 0: from the newest
-	Limit    int    // 0: no limit
-	Full     bool   // with payload, checkpoint and result
+	Statuses  []task.Status // empty: all
+	Type      string
+	Types     []string // any of them; empty: all
+	Schedule  string
+	Key       string    // unique_key
+	Executor  string    // an executor, or a worker with all its slots
+	Before    int64     // only rows before this place in the order of insertion; 0: from the newest
+	DueBefore time.Time // PENDING and RETRYING with next_run_time up to here, and no pause asked for
+
+	UpdatedSince, UpdatedBefore time.Time
+
+	Sort    string // created, updated, due, priority, status, type; "": the newest first
+	Reverse bool
+	Offset  int
+	Limit   int  // 0: no limit
+	Full    bool // with payload, checkpoint and result
 }
 
 // listChunk is how many rows a list reads in one transaction: a long one would
@@ -36,6 +45,9 @@ const listChunk = 200
 // them in short transactions and holding few in memory. seq is a task's place in the
 // order of insertion. An error of each ends the list and is returned.
 func (s *Store) List(f Filter, each func(seq int64, t *task.Task) error) error {
+	if f.sorted() {
+		return s.listSorted(f, each)
+	}
 	next := s.listAll
 	if len(f.Statuses) > 0 {
 		rowids, err := s.rowidsOf(f.Statuses)
@@ -54,6 +66,10 @@ func (s *Store) List(f Filter, each func(seq int64, t *task.Task) error) error {
 			return err
 		}
 		for i := range chunk {
+			if f.Offset > 0 {
+				f.Offset--
+				continue
+			}
 			if err := each(chunk[i].rowid, &chunk[i].task); err != nil {
 				return err
 			}
@@ -72,12 +88,21 @@ func (s *Store) List(f Filter, each func(seq int64, t *task.Task) error) error {
 func (f *Filter) matches(t *task.Task) bool {
 	switch {
 	case f.Type != "" && t.Type != f.Type,
+		len(f.Types) > 0 && !slices.Contains(f.Types, t.Type),
 		f.Schedule != "" && t.Schedule != f.Schedule,
+		f.Key != "" && t.UniqueKey != f.Key,
+		!f.UpdatedSince.IsZero() && t.UpdatedAt.Before(f.UpdatedSince),
+		!f.UpdatedBefore.IsZero() && !t.UpdatedAt.Before(f.UpdatedBefore),
+		!f.DueBefore.IsZero() && !dueBefore(t, f.DueBefore),
 		f.Executor != "" && t.ExecutorID != f.Executor && workerOf(t.ExecutorID) != f.Executor,
 		len(f.Statuses) > 0 && !slices.Contains(f.Statuses, t.Status):
 		return false
 	}
 	return true
+}
+
+func dueBefore(t *task.Task, at time.Time) bool {
+	return (t.Status == task.Pending || t.Status == task.Retrying) && t.Control != task.Pause && !t.NextRun.After(at)
 }
 
 var (

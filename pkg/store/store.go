@@ -65,6 +65,11 @@ type Store struct {
 
 	watchOnce sync.Once
 	changes   chan struct{}
+	// migrated says what Open had to migrate: nothing, or from which version.
+	migrated struct {
+		from   int
+		backup string
+	}
 }
 
 // Close waits for the writes in hand, answers the waiting ones with ErrClosed,
