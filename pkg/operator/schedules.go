@@ -193,12 +193,14 @@ func skipWords(skips []store.Skip, now time.Time) string {
 	if len(skips) == 0 {
 		return ""
 	}
-	counts := map[string]int{}
-	newest := skips[0]
+	counts, total := map[string]int{}, int64(0)
+	var newest time.Time
 	for _, s := range skips {
-		counts[s.Reason]++
-		if s.Occurrence.After(newest.Occurrence) {
-			newest = s
+		n := max(s.Count, 1)
+		counts[s.Reason] += n
+		total += int64(n)
+		if last := lastOf(&s); last.After(newest) {
+			newest = last
 		}
 	}
 	var parts []string
@@ -210,7 +212,15 @@ func skipWords(skips []store.Skip, now time.Time) string {
 	if len(skips) == skipsShown {
 		more = " or more"
 	}
-	return fmt.Sprintf("%s%s: %s; the newest %s", screen.Plural(int64(len(skips)), "occurrence"), more, strings.Join(parts, ", "), screen.Ago(newest.Occurrence, now))
+	return fmt.Sprintf("%s%s: %s; the newest %s", screen.Plural(total, "occurrence"), more, strings.Join(parts, ", "), screen.Ago(newest, now))
+}
+
+// lastOf is the last of the occurrences that a record of skips stands for.
+func lastOf(s *store.Skip) time.Time {
+	if s.Until.IsZero() {
+		return s.Occurrence
+	}
+	return s.Until
 }
 
 // nextOf lists the next n occurrences.
@@ -246,7 +256,9 @@ func scheduleObject(p *plan, r record, now time.Time) object {
 		last = object{{"task_id", r.last.ID}, {"status", string(r.last.Status)}, {"updated_at", r.last.UpdatedAt}}
 	}
 	for _, s := range r.skips {
-		skips = append(skips, object{{"occurrence", s.Occurrence}, {"reason", s.Reason}, {"at", s.At}})
+		skips = append(skips, object{
+			{"occurrence", s.Occurrence}, {"until", s.Until}, {"count", max(s.Count, 1)}, {"reason", s.Reason}, {"run", orNull(s.Run)}, {"at", s.At},
+		})
 	}
 	considered := time.Time{}
 	if p.state != nil {

@@ -27,7 +27,7 @@ func statusLines(v *StatusView, s screen.Style) []screen.Line {
 		if plans > 0 {
 			room--
 		}
-		shares := share(room, []int{len(workers), failures, plans}, []int{3, 1, 1})
+		shares := share(room, []int{len(workers), failures, plans}, []int{2, 1, 1})
 		workers = workers[:min(shares[0], len(workers))]
 		failures, plans = shares[1], shares[2]
 	} else {
@@ -238,7 +238,7 @@ func failureLines(v *StatusView, s screen.Style, n int) []screen.Line {
 	}
 	title := fmt.Sprintf("%s in the last day", screen.Count(v.Failed))
 	if int64(n) < v.Failed {
-		title += fmt.Sprintf(", %d shown; all: list --status FAILED,DEAD --since 24h", n)
+		title += fmt.Sprintf(", %d shown (list --status FAILED,DEAD --since 24h)", n)
 	}
 	lines := []screen.Line{{label("Failed"), {Text: title}}}
 	if n == 0 {

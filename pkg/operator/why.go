@@ -3,7 +3,6 @@ package operator
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"nightshift/pkg/config"
@@ -90,10 +89,13 @@ func (d *Desk) whyNot(id string) error {
 		return err
 	}
 	for _, s := range skips {
-		if !s.Occurrence.Equal(at) {
+		if at.Before(s.Occurrence) || at.After(lastOf(&s)) {
 			continue
 		}
 		cause := Cause{"skipped", fmt.Sprintf("this occurrence of %s did not run: %s (recorded %s)", esc(name), skipReason(s.Reason), d.Style.Time(s.At))}
+		if s.Run != "" {
+			cause.Text += "; task " + esc(s.Run) + " ran in its place"
+		}
 		if d.JSON {
 			return WriteJSON(d.Out, whyObject(nil, []Cause{cause}))
 		}
@@ -104,18 +106,14 @@ func (d *Desk) whyNot(id string) error {
 
 // skipReason says a reason of schedule_skips in words.
 func skipReason(reason string) string {
-	word, rest, _ := strings.Cut(reason, " ")
 	words := map[string]string{
 		string(cron.SkipMissed):   "nobody was there at its time",
 		string(cron.SkipLimit):    "more occurrences were missed than missed_limit lets run",
 		string(cron.SkipOverlap):  "an earlier run was not finished",
 		string(cron.SkipDisabled): "the schedule was disabled",
-	}[word]
+	}[reason]
 	if words == "" {
 		return esc(reason)
-	}
-	if rest != "" {
-		words += " (" + esc(rest) + ")"
 	}
 	return words
 }
