@@ -367,8 +367,8 @@ func TestSpreadIsStableAndEven(t *testing.T) {
 			t.Errorf("tenth %d has %d of 1000", tenth, n)
 		}
 	}
-	if Spread("s", when, time.Minute) != Spread("s", when, time.Minute) || Spread("s", when, time.Minute) == Spread("t", when, time.Minute) {
-		t.Error("spread must depend on schedule and occurrence alone")
+	if s, other := Spread("s", when, time.Minute), Spread("t", when, time.Minute); s != 41*time.Second+462*time.Millisecond || s == other {
+		t.Errorf("spread is %s for s and %s for t: it must depend on schedule and occurrence alone", s, other)
 	}
 	if Spread("s", when, 0) != 0 || Spread("s", when, time.Microsecond) != 0 {
 		t.Error("no jitter, no spread")

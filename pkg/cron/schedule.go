@@ -1,9 +1,9 @@
 package cron
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -158,18 +158,20 @@ func (s *Schedule) RunAt(at time.Time) time.Time {
 
 // Encode is the JSON that the database keeps. Equal definitions give equal bytes.
 func (d Definition) Encode() (string, error) {
-	b, err := json.Marshal(d)
-	if err != nil {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // a payload is for programs, not for a browser
+	if err := enc.Encode(d); err != nil {
 		return "", fmt.Errorf("definition of schedule %s: %w", d.Name, err)
 	}
-	return string(b), nil
+	return strings.TrimSpace(b.String()), nil
 }
 
 // Decode reads what Encode wrote. A key it does not know is an error: it is the
 // definition of a newer version, which this one must not carry out by half.
 func Decode(text string) (Definition, error) {
 	var d Definition
-	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
+	dec := json.NewDecoder(strings.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&d); err != nil {
 		return Definition{}, fmt.Errorf("stored definition of a schedule: %w", err)
