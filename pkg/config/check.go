@@ -57,7 +57,7 @@ func (d *decoder) finishTypes(c *Config, known []string) {
 	for _, typ := range slices.Sorted(maps.Keys(c.Tasks)) {
 		t, full := c.Tasks[typ], "tasks."+typ
 		d.inherit(c, full, &t)
-		d.checkWork(full, typ, &t, known)
+		d.checkWork(c, full, typ, &t, known)
 		d.checkCodes(full, &t)
 		if t.Retry.Cap < t.Retry.Base {
 			d.failKey(full+".retry", fmt.Sprintf("cap (%s) is less than base (%s)", FormatDuration(t.Retry.Cap), FormatDuration(t.Retry.Base)))
@@ -102,7 +102,7 @@ func (d *decoder) inherit(c *Config, full string, t *TaskType) {
 }
 
 // checkWork: a type runs a program or a Go handler, and says which.
-func (d *decoder) checkWork(full, typ string, t *TaskType, known []string) {
+func (d *decoder) checkWork(c *Config, full, typ string, t *TaskType, known []string) {
 	program, builtin := d.stands(full+".command"), d.stands(full+".builtin")
 	switch {
 	case program && builtin:
@@ -111,6 +111,8 @@ func (d *decoder) checkWork(full, typ string, t *TaskType, known []string) {
 		d.failKey(full+".builtin", fmt.Sprintf("this worker has no handler %q, it has %s%s", t.Builtin, strings.Join(known, ", "), didYouMean(t.Builtin, known)))
 	case builtin && badName(t.Builtin) != "":
 		d.failKey(full+".builtin", fmt.Sprintf("%q is no name: %s", t.Builtin, badName(t.Builtin)))
+	case builtin && !slices.Contains(known, t.Builtin):
+		d.hint(c, full+".builtin", fmt.Sprintf("%q is no handler of this program%s (a worker of your own may have it)", t.Builtin, didYouMean(t.Builtin, known)))
 	case !program && !builtin && slices.Contains(known, typ):
 		t.Builtin = typ
 	case !program && !builtin:
@@ -200,11 +202,16 @@ func (d *decoder) checkTimes(c *Config, full string, s Schedule) {
 		return
 	}
 	if rule != nil {
-		for _, hint := range rule.Hints() {
-			at := d.places[key]
-			c.hints = append(c.hints, (&Error{File: d.file, Line: at.line, Column: at.column, Key: key, Problem: hint}).Error())
+		for _, remark := range rule.Hints() {
+			d.hint(c, key, remark)
 		}
 	}
+}
+
+// hint keeps a remark about a key that stands in the file.
+func (d *decoder) hint(c *Config, key, remark string) {
+	at := d.places[key]
+	c.hints = append(c.hints, (&Error{File: d.file, Line: at.line, Column: at.column, Key: key, Problem: remark}).Error())
 }
 
 func (d *decoder) finishHooks(c *Config) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -22,6 +23,7 @@ func Parse(path, base string, text []byte, handlers ...string) (*Config, error) 
 		d.fail(place{}, "", "the file is not valid UTF-8; save it as UTF-8")
 		return nil, d.errs
 	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // a byte order mark: editors of Windows write one
 	root := parseYAML(text, func(at place, problem string) { d.fail(at, "", problem) })
 	if root != nil && root.kind != nullNode {
 		d.section(name{}, root, reflect.ValueOf(c).Elem())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 )
 
 func mistakes(t *testing.T, text string, handlers ...string) string {
@@ -154,6 +155,20 @@ func TestHintsSayWhatIsLegalAndSeldomMeant(t *testing.T) { // TI-07
 	c := parse(t, work+"schedules:\n  s: {cron: '0 2 10 12 3', task: w}\n")
 	if got := c.Hints(); len(got) != 1 || !strings.HasPrefix(got[0], "nightshift.yaml:4:13: schedules.s.cron: ") {
 		t.Errorf("hints = %q", got)
+	}
+}
+
+func TestBuiltinThatThisProgramLacksIsAHint(t *testing.T) {
+	c := parse(t, "tasks: {w: {builtin: render_reprot}}\n")
+	want := `nightshift.yaml:1:22: tasks.w.builtin: "render_reprot" is no handler of this program; did you mean "render_report"? (a worker of your own may have it)`
+	if got := c.Hints(); len(got) != 1 || got[0] != want {
+		t.Errorf("hints = %q", got)
+	}
+}
+
+func TestByteOrderMark(t *testing.T) {
+	if c := parse(t, "\ufefftimeout: 2h\n"); c.Timeout != 2*time.Hour {
+		t.Errorf("timeout = %v", c.Timeout)
 	}
 }
 
