@@ -20,7 +20,7 @@ var pageStyle string
 
 // sections are the steps in which a page is made, in the order of the page.
 var sections = []string{
-	"head", "summary", "failures", "timeline", "active+waiting", "types", "incidents+schedules", "workers+disk", "foot",
+	"head", "summary", "failures", "timeline", "active+waiting", "types", "incidents+schedules", "workers+disk", "calm", "foot",
 }
 
 // view is what the templates see.
@@ -68,6 +68,48 @@ func (v *view) section(name string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// has says which sections have something to tell; the others are one line each
+// at the end, so that a quiet night is a short page.
+type has struct {
+	Failures, Timeline, Active, Waiting, Types, Incidents, Schedules, Workers, Disk bool
+}
+
+// Has is asked by the templates.
+func (v *view) Has() has {
+	f := v.F
+	return has{
+		Failures: len(f.Failures.Groups) > 0, Timeline: len(v.D.Lanes) > 0, Active: len(f.Active) > 0,
+		Waiting:   len(f.Waiting.Oldest)+len(f.Waiting.Next)+len(f.Waiting.HeldList) > 0,
+		Types:     len(f.Types) > 0,
+		Incidents: len(f.Retried)+len(f.Incidents) > 0 || f.Runs.Retried+f.Runs.Interrupted+f.Runs.Stopped > 0,
+		Schedules: len(f.Schedules) > 0, Workers: len(f.Workers) > 0, Disk: f.Disk.Known,
+	}
+}
+
+// Calm is what there is nothing to tell of.
+func (v *view) Calm() []string {
+	h := v.Has()
+	var all []string
+	for _, x := range []struct {
+		told bool
+		text string
+	}{
+		{h.Failures, "No task ended FAILED or DEAD."},
+		{h.Timeline || h.Types, "No execution began or ended."},
+		{h.Incidents, "Nothing was retried or interrupted."},
+		{h.Active, "No task runs, and none is lost."},
+		{h.Waiting, "No task waits."},
+		{h.Schedules, "No schedule is set up."},
+		{h.Workers, "No worker has ever reported to this database."},
+		{h.Disk, "The disk was not measured."},
+	} {
+		if !x.told {
+			all = append(all, x.text)
+		}
+	}
+	return all
+}
+
 // words are what the templates say things with.
 func (v *view) words() template.FuncMap {
 	noun := func(one, many string) func(n int64) string {
@@ -98,6 +140,8 @@ func lengthOf(list any) (int64, error) {
 	case []FailedTask:
 		return int64(len(l)), nil
 	case []Active:
+		return int64(len(l)), nil
+	case []WaitingTask:
 		return int64(len(l)), nil
 	}
 	return 0, fmt.Errorf("len64 of %T", list)
@@ -152,6 +196,9 @@ func (v *view) Tiles() []tile {
 	for i := range tiles {
 		if tiles[i].N == 0 {
 			tiles[i].Class = "none"
+		}
+		if tiles[i].N >= 1_000_000 {
+			tiles[i].Class += " long" // it still fits on the narrowest phone
 		}
 	}
 	return tiles

@@ -219,7 +219,8 @@ func nextTick(t time.Time, step time.Duration) time.Time {
 		return t.AddDate(0, 0, int(step/(24*time.Hour)))
 	}
 	y, m, d := t.Date()
-	minutes := t.Hour()*60 + t.Minute() + int(step/time.Minute)
+	every := int(step / time.Minute)
+	minutes := (t.Hour()*60+t.Minute())/every*every + every
 	next := time.Date(y, m, d, 0, minutes, 0, 0, t.Location())
 	if !next.After(t) { // a time that exists twice
 		next = t.Add(step)

@@ -1,6 +1,7 @@
 package renderreport
 
 import (
+	"sort"
 	"strings"
 	"time"
 
@@ -99,6 +100,9 @@ func detail(f *Facts) string {
 	default:
 		parts = append(parts, "nothing waits")
 	}
+	if len(f.Workers) == 0 {
+		parts = append(parts, "no worker has ever reported")
+	}
 	return strings.Join(parts, "; ") + "."
 }
 
@@ -116,15 +120,7 @@ func findings(f *Facts) []finding {
 	var all []finding
 	add := func(tone, link, text string) { all = append(all, finding{tone, text, link}) }
 	if n := f.Failures.Total; n > 0 {
-		causes := int64(len(f.Failures.Groups))
-		text := count(n, "task failed", "tasks failed") + " for good"
-		if causes > 1 {
-			text += ", of " + count(causes, "cause", "causes")
-			if f.Failures.Others > 0 {
-				text += " and more"
-			}
-		}
-		add("bad", "failures", text)
+		add("bad", "failures", count(n, "task", "tasks")+" failed for good: "+byType(f.Failures))
 	}
 	if n := f.Now[task.Lost]; n > 0 {
 		add("bad", "active", count(n, "task is lost: its worker", "tasks are lost: their worker")+" is silent or dead, and nobody has taken over yet")
@@ -136,7 +132,7 @@ func findings(f *Facts) []finding {
 	workersAmiss(f, add)
 	for _, i := range f.Incidents {
 		if i.Reason == task.WorkerCrash {
-			add("look", "incidents", "workers crashed under "+count(i.Count, "task", "tasks")+"; what they had in hand goes on from its checkpoint")
+			add("look", "incidents", "Workers crashed under "+count(i.Count, "task", "tasks")+"; what they had in hand goes on from its checkpoint")
 		}
 	}
 	if f.SkipsTotal > 0 {
@@ -144,6 +140,29 @@ func findings(f *Facts) []finding {
 	}
 	diskAmiss(f, add)
 	return all
+}
+
+// byType says which types failed, the most frequent first.
+func byType(f Failures) string {
+	counts := map[string]int64{}
+	var names []string
+	for _, g := range f.Groups {
+		if counts[g.Type] == 0 {
+			names = append(names, g.Type)
+		}
+		counts[g.Type] += g.Count
+	}
+	sort.SliceStable(names, func(i, j int) bool { return counts[names[i]] > counts[names[j]] })
+	rest := f.Total
+	var parts []string
+	for _, n := range names[:min(len(names), 3)] {
+		parts = append(parts, number(counts[n])+" "+cut(clean(n), 60))
+		rest -= counts[n]
+	}
+	if rest > 0 {
+		parts = append(parts, number(rest)+" of other types")
+	}
+	return strings.Join(parts, ", ")
 }
 
 func lateTasks(f *Facts, add func(tone, link, text string)) {
@@ -155,7 +174,7 @@ func lateTasks(f *Facts, add func(tone, link, text string)) {
 	case nobody(f):
 		add("bad", "waiting", count(f.Waiting.Due, "task is", "tasks are")+" due, and no worker is alive")
 	case late > lateAfter:
-		add("look", "waiting", "the oldest due task has waited for "+rough(late))
+		add("look", "waiting", "The oldest due task has waited for "+rough(late))
 	}
 }
 
@@ -178,7 +197,7 @@ func diskAmiss(f *Facts, add func(tone, link, text string)) {
 		return
 	}
 	if d.Total > 0 && float64(d.Free) < (1-nearlyFull)*float64(d.Total) {
-		add("look", "disk", "the file system has "+bytesOf(d.Free)+" left of "+bytesOf(d.Total))
+		add("look", "disk", "The file system has "+bytesOf(d.Free)+" left of "+bytesOf(d.Total))
 	}
 	if d.Budget > 0 && d.Taken() > d.Budget {
 		add("look", "disk", "Nightshift takes "+bytesOf(d.Taken())+", more than its budget of "+bytesOf(d.Budget))
