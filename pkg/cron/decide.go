@@ -100,6 +100,10 @@ type Decision struct {
 	Skips   []Skip
 	State   State
 	Changed bool
+	// Queue: the fires were each asked for (missed: all) and are inserted whatever
+	// is unfinished by then. Otherwise, with overlap: skip, a run that has turned up
+	// since the look makes them skips.
+	Queue bool
 	// Next is the first occurrence after the look; zero: none.
 	Next time.Time
 	// Back is how far the clock was found to have been set back; usually 0.
@@ -200,6 +204,7 @@ func (s *Schedule) settle(d *Decision, due due, l Look) {
 	case s.Missed == MissedAll:
 		// Each was asked for, and those on time queue behind them: how many run at a
 		// time is the task type's concurrency. Overlap speaks of later looks.
+		d.Queue = true
 		s.fireMissed(d, due)
 		for _, at := range onTime {
 			d.Fires = append(d.Fires, s.fire(at))

@@ -66,7 +66,7 @@ func TestTI11ThreeDaysDown(t *testing.T) {
 	}
 	start := time.Now()
 	all := schedule(t, with(minutely, func(d *Definition) { d.Missed = MissedAll })).Decide(st, look)
-	if len(all.Fires) != 4320 || len(all.Skips) != 0 {
+	if len(all.Fires) != 4320 || len(all.Skips) != 0 || !all.Queue {
 		t.Errorf("all: %d fires, %d skips, want 4320 and none", len(all.Fires), len(all.Skips))
 	}
 	for i := 1; i < len(all.Fires); i++ {
