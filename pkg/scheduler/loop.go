@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"runtime"
 	"time"
 
 	"nightshift/pkg/executor"
@@ -135,6 +136,21 @@ func (l *loop) end(c executor.Completion) {
 	default:
 		l.s.log.Debug("execution ended", "task", t.ID, "exec", t.ExecID, "outcome", c.Finish.Outcome, "took", took)
 		l.ended = append(l.ended, c)
+	}
+}
+
+// gather takes the other ends that are there by now. Short tasks that started
+// together end together: without it the first of them would get a transaction of
+// its own, and every second COMMIT would be for one task.
+func (l *loop) gather() {
+	runtime.Gosched()
+	for {
+		select {
+		case c := <-l.s.ends:
+			l.end(c)
+		default:
+			return
+		}
 	}
 }
 

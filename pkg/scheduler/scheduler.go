@@ -172,6 +172,7 @@ func (s *Scheduler) Run() error {
 		select {
 		case c := <-s.ends:
 			l.end(c)
+			l.gather()
 		case r := <-l.turned:
 			l.turnedOver(r)
 		case <-s.cfg.Changes:

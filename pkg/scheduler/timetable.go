@@ -248,7 +248,7 @@ func (t *Timetable) write(s *cron.Schedule, r *store.ScheduleState, d cron.Decis
 	}
 	f := store.Firing{
 		Schedule: r.Name, Seen: r.ConsideredUntil, Until: d.State.ConsideredUntil, High: d.State.High, Definition: definition,
-		NoOverlap: s.Overlap == cron.OverlapSkip,
+		NoOverlap: s.Overlap == cron.OverlapSkip && !d.Queue,
 	}
 	maxRetry := t.maxTry(s.Task)
 	for _, o := range d.Fires {

@@ -200,12 +200,11 @@ func (p *process) recover() (*scheduler.Settings, []store.Heartbeat, []task.Task
 		Worker: p.id, Executors: p.slots, BootID: p.kernel.BootID(), Now: now, Graceful: p.graceful,
 		Types: set.Rules, Backoff: set.Backoff, Rand: random, NoTimeoutLease: set.NoTimeoutLease(),
 		MaxCrashes: cfg.Retry.MaxCrashes, MaxExecutions: cfg.Retry.MaxExecutions,
+		// In the same transaction: a neighbour that sees the resumed rows sees this life too.
+		Register: rows,
 	})
 	if err != nil {
 		return nil, nil, nil, exit(store.ExitCode(err), "recovery: %w", err)
-	}
-	if err := p.store.Register(rows); err != nil {
-		return nil, nil, nil, exit(store.ExitCode(err), "heartbeat: %w", err)
 	}
 	p.log.Info("recovered", "worker", p.id, "graceful", p.graceful, "resumed", len(got.Resume), "pending", got.Requeued,
 		"retrying", got.Expired, "dead", got.Dead, "cancelled", got.Cancelled, "paused", got.Paused)
