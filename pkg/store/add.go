@@ -154,19 +154,18 @@ const smallBatch = 64
 // A task that is refused is named by an *InputError or *ExistsError with its index.
 func (s *Store) Add(now time.Time, tasks ...NewTask) (ids []string, err error) {
 	st := s.stamp(now)
-	ids = make([]string, len(tasks))
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	ids = newIDs(st.at, len(tasks))
 	for i := range tasks {
 		n := &tasks[i]
 		if err := n.Check(); err != nil {
 			return nil, &InputError{Index: i, Why: err.Error()}
 		}
-		ids[i] = n.ID
-		if n.ID == "" {
-			ids[i] = task.NewID(st.at)
+		if n.ID != "" {
+			ids[i] = n.ID
 		}
-	}
-	if len(tasks) == 0 {
-		return nil, nil
 	}
 	o := &op{
 		alone: len(tasks) > smallBatch,

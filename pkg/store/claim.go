@@ -28,6 +28,9 @@ type ClaimRequest struct {
 	MaxExecutions  int64         // 0: no limit
 }
 
+// Here and below, +?1 keeps the planner from looking at the value: otherwise SQLite
+// prepares the statement anew each time that one is bound.
+
 // claimable is the WHERE of idx_tasks_claim, word for word: only so does SQLite
 // take that index.
 const claimable = `executor_id IS NULL
@@ -38,13 +41,13 @@ const claimable = `executor_id IS NULL
 // after a priority: one seek in idx_tasks_claim each.
 var sqlFirstPriority = define(`SELECT priority, next_run_time
 	FROM tasks INDEXED BY idx_tasks_claim
-	WHERE ` + claimable + ` AND task_type = ?1
+	WHERE ` + claimable + ` AND task_type = +?1
 	ORDER BY priority, next_run_time
 	LIMIT 1`)
 
 var sqlNextPriority = define(`SELECT priority, next_run_time
 	FROM tasks INDEXED BY idx_tasks_claim
-	WHERE ` + claimable + ` AND task_type = ?1 AND priority > ?2
+	WHERE ` + claimable + ` AND task_type = +?1 AND priority > ?2
 	ORDER BY priority, next_run_time
 	LIMIT 1`)
 
@@ -52,7 +55,7 @@ var sqlNextPriority = define(`SELECT priority, next_run_time
 // only as far as they are due and slots are free.
 var sqlCandidates = define(`SELECT ` + fullRow + `, rowid
 	FROM tasks INDEXED BY idx_tasks_claim
-	WHERE ` + claimable + ` AND task_type = ?1 AND priority = ?2
+	WHERE ` + claimable + ` AND task_type = +?1 AND priority = +?2
 	ORDER BY next_run_time, rowid`)
 
 // RUNNING and LOST rows are as few as there are slots: idx_tasks_status_next_run.
@@ -61,19 +64,23 @@ var sqlActiveTypes = define(`SELECT task_type, count(*)
 	WHERE status IN ('RUNNING', 'LOST')
 	GROUP BY task_type`)
 
-var sqlStart = define(`INSERT INTO exec_history (task_id, executor_id, start_time)
-	VALUES (?1, ?2, ?3)`)
+// The numbers of one statement's executions follow one another.
+var sqlStart = defineMulti(1, 2, `INSERT INTO exec_history (task_id, executor_id, start_time)
+	SELECT column1, column2, ?1
+	FROM (VALUES ROWS)
+	WHERE column1 IS NOT NULL`)
 
 // status in the WHERE is the barrier between two claimers (the seed, §4.3).
-var sqlClaim = define(`UPDATE tasks
-	SET status = 'RUNNING', reason = 'claimed', executor_id = ?3, exec_id = ?4, executions = executions + 1,
-	    lease_expire_time = ?5, updated_at = CASE updated_at WHEN ?6 THEN ?7 ELSE ?6 END
-	WHERE rowid = ?1 AND task_id = ?2 AND executor_id IS NULL AND (status = 'PENDING' OR status = 'RETRYING')`)
+var sqlClaim = defineMulti(2, 4, `UPDATE tasks
+	SET status = 'RUNNING', reason = 'claimed', executor_id = column2, exec_id = column3, executions = executions + 1,
+	    lease_expire_time = column4, updated_at = CASE updated_at WHEN ?1 THEN ?2 ELSE ?1 END
+	FROM (VALUES ROWS)
+	WHERE tasks.rowid = column1 AND executor_id IS NULL AND (status = 'PENDING' OR status = 'RETRYING')`)
 
 var sqlClaimPaused = define(`UPDATE tasks
-	SET status = 'RUNNING', reason = 'user_resume', control = NULL, executor_id = ?3, exec_id = ?4, executions = executions + 1,
-	    lease_expire_time = ?5, updated_at = CASE updated_at WHEN ?6 THEN ?7 ELSE ?6 END
-	WHERE rowid = ?1 AND task_id = ?2 AND executor_id IS NULL AND status = 'PAUSED' AND control = 'resume'`)
+	SET status = 'RUNNING', reason = 'user_resume', control = NULL, executor_id = ?4, exec_id = ?5, executions = executions + 1,
+	    lease_expire_time = ?6, updated_at = CASE updated_at WHEN ?1 THEN ?2 ELSE ?1 END
+	WHERE rowid = ?3 AND executor_id IS NULL AND status = 'PAUSED' AND control = 'resume'`)
 
 var sqlCancelIdle = define(`UPDATE tasks
 	SET status = 'CANCELLED', reason = 'user_cancel', control = NULL,
@@ -84,6 +91,11 @@ var sqlCancelIdle = define(`UPDATE tasks
 type candidate struct {
 	task  task.Task
 	rowid int64
+
+	// Once it is chosen:
+	executor string
+	execID   int64
+	lease    time.Time
 }
 
 // head is where the walk stands within one type.
@@ -101,8 +113,10 @@ type claimer struct {
 	req  *ClaimRequest
 	st   stamp
 	free []string // executors without a task yet
-	out  []task.Task
-	next string // earliest due time seen of what is not due yet
+	next string   // earliest due time seen of what is not due yet
+
+	chosen []candidate
+	out    []task.Task
 
 	suspects      int64 // suspects that this worker runs already
 	suspectsKnown bool
@@ -112,6 +126,10 @@ type claimer struct {
 // idx_tasks_claim one priority at a time over all types, one seek each, so that
 // neither rows in the future nor a type at its limit cost anything.
 func (s *Store) claim(c *conn, req *ClaimRequest, st stamp) ([]task.Task, time.Time, error) {
+	draining, err := c.one(sqlSetting, nil, settingDrain)
+	if err != nil || draining {
+		return nil, time.Time{}, err
+	}
 	k := &claimer{s: s, c: c, req: req, st: st, free: req.Executors}
 	heads, err := k.heads()
 	if err != nil {
@@ -129,7 +147,11 @@ func (s *Store) claim(c *conn, req *ClaimRequest, st stamp) ([]task.Task, time.T
 			return nil, time.Time{}, err
 		}
 	}
-	if len(k.free) == 0 {
+	full := len(k.free) == 0
+	if err := k.startAll(); err != nil {
+		return nil, time.Time{}, err
+	}
+	if full {
 		return k.out, st.at, nil // there may be more, due now
 	}
 	return k.out, readTime(k.next), nil
@@ -212,15 +234,16 @@ func (k *claimer) level(heads []head, priority int64) error {
 		if len(k.free) == 0 {
 			return nil
 		}
-		claimed, err := k.take(&due[i])
+		chosen, err := k.choose(&due[i])
 		if err != nil {
 			return err
 		}
-		if claimed {
-			for j := range heads {
-				if h := &heads[j]; h.typ == due[i].task.Type && h.room > 0 {
-					h.room--
-				}
+		if !chosen {
+			continue
+		}
+		for j := range heads {
+			if h := &heads[j]; h.typ == due[i].task.Type && h.room > 0 {
+				h.room--
 			}
 		}
 	}
@@ -259,7 +282,7 @@ func (k *claimer) due(h *head) (found []candidate, err error) {
 			}
 			suspects--
 		}
-		found = append(found, candidate{t, r.int(len(taskColumns))})
+		found = append(found, candidate{task: t, rowid: r.int(len(taskColumns))})
 		return nil
 	}, h.typ, h.priority)
 	return found, err
@@ -312,10 +335,9 @@ func (k *claimer) advance(heads []head, priority int64) ([]head, error) {
 	return kept, nil
 }
 
-// take claims one candidate for the next free executor. It reports false for a row
-// that ends here instead: a cancel that was asked for, retries that are used up, or
-// a row that is wrong in a way nobody foresaw, which must not stop the queue.
-func (k *claimer) take(d *candidate) (claimed bool, err error) {
+// choose gives a candidate the next free executor. It reports false for a row that
+// ends here instead: a cancel that was asked for, or retries that are used up.
+func (k *claimer) choose(d *candidate) (chosen bool, err error) {
 	t := &d.task
 	if k.suspect(t) {
 		if k.suspects > 0 {
@@ -327,25 +349,84 @@ func (k *claimer) take(d *candidate) (claimed bool, err error) {
 		k.later(k.st.now) // its slot is still free
 		return false, err
 	}
-	executor := k.free[0]
-	execID, _, err := k.c.insert(sqlStart, t.ID, executor, k.st.now)
-	if err != nil {
-		return false, err
-	}
-	wrong := sane(t)
-	if wrong == nil {
-		wrong = k.start(d, executor, execID)
-	}
-	if wrong != nil {
-		if !own(wrong) {
-			return false, wrong
-		}
-		k.later(k.st.now)
-		return false, k.condemn(d, executor, execID, wrong)
-	}
+	d.executor = k.free[0]
+	d.lease = k.st.at.Add(leaseOf(t, k.req.Types[t.Type], k.req.NoTimeoutLease)).Truncate(time.Millisecond)
 	k.free = k.free[1:]
-	k.out = append(k.out, *t)
+	k.chosen = append(k.chosen, *d)
 	return true, nil
+}
+
+// startAll makes the chosen rows RUNNING, many in a statement.
+func (k *claimer) startAll() error {
+	for len(k.chosen) > 0 {
+		n := min(len(k.chosen), multiRows)
+		if err := k.startSome(k.chosen[:n]); err != nil {
+			return err
+		}
+		k.chosen = k.chosen[n:]
+	}
+	return nil
+}
+
+func (k *claimer) startSome(chosen []candidate) error {
+	args := make([]any, 0, 2+4*multiRows)
+	args = append(args, k.st.now)
+	for i := range chosen {
+		args = append(args, chosen[i].task.ID, chosen[i].executor)
+	}
+	last, n, err := sqlStart.exec(k.c, args)
+	if err != nil {
+		return err
+	}
+	if int(n) != len(chosen) {
+		return fmt.Errorf("%d of %d executions were recorded", n, len(chosen))
+	}
+	args = append(args[:0], k.st.now, k.st.next)
+	plain := true
+	for i := range chosen {
+		d := &chosen[i]
+		d.execID = last - int64(len(chosen)-1-i) // one statement, one writer: they follow one another
+		plain = plain && d.task.Status != task.Paused && sane(&d.task) == nil
+		args = append(args, d.rowid, d.executor, d.execID, task.FormatTime(d.lease))
+	}
+	if plain {
+		switch _, n, err = sqlClaim.exec(k.c, args); {
+		case err == nil && int(n) == len(chosen):
+			for i := range chosen {
+				k.started(&chosen[i])
+			}
+			return nil
+		case err == nil:
+			return fmt.Errorf("%d of %d rows let themselves be claimed", n, len(chosen))
+		case !own(err):
+			return err
+		}
+	}
+	return k.startEach(chosen)
+}
+
+// startEach is startSome for rows among which one needs another statement, or is
+// wrong in a way nobody foresaw: that one must not stop the queue.
+func (k *claimer) startEach(chosen []candidate) error {
+	for i := range chosen {
+		d := &chosen[i]
+		wrong := sane(&d.task)
+		if wrong == nil {
+			wrong = k.start(d)
+		}
+		switch {
+		case wrong == nil:
+			k.started(d)
+		case own(wrong):
+			k.later(k.st.now)
+			if err := k.condemn(d, wrong); err != nil {
+				return err
+			}
+		default:
+			return wrong
+		}
+	}
+	return nil
 }
 
 // sane finds in a row what the schema cannot see.
@@ -361,29 +442,33 @@ func sane(t *task.Task) error {
 	return task.CheckID(t.ID)
 }
 
-// start makes the row RUNNING, and t what the row now is.
-func (k *claimer) start(d *candidate, executor string, execID int64) error {
+// start makes one row RUNNING.
+func (k *claimer) start(d *candidate) error {
+	var n int64
+	var err error
+	lease := task.FormatTime(d.lease)
+	if d.task.Status == task.Paused {
+		n, err = k.c.exec(sqlClaimPaused, k.st.now, k.st.next, d.rowid, d.executor, d.execID, lease)
+	} else {
+		_, n, err = sqlClaim.exec(k.c, []any{k.st.now, k.st.next, d.rowid, d.executor, d.execID, lease})
+	}
+	if err == nil && n != 1 {
+		err = fmt.Errorf("the row did not let itself be claimed")
+	}
+	return err
+}
+
+// started makes the task what its row now is.
+func (k *claimer) started(d *candidate) {
 	t := &d.task
-	lease := k.st.at.Add(leaseOf(t, k.req.Types[t.Type], k.req.NoTimeoutLease))
-	q := sqlClaim
-	if t.Status == task.Paused {
-		q = sqlClaimPaused
-	}
-	n, err := k.c.exec(q, d.rowid, t.ID, executor, execID, task.FormatTime(lease), k.st.now, k.st.next)
-	if err != nil {
-		return err
-	}
-	if n != 1 {
-		return fmt.Errorf("the row did not let itself be claimed")
-	}
 	t.Reason = task.Claimed
 	if t.Status == task.Paused {
 		t.Reason = task.UserResume
 	}
-	t.Status, t.Control, t.ExecutorID, t.ExecID = task.Running, task.NoControl, executor, execID
+	t.Status, t.Control, t.ExecutorID, t.ExecID = task.Running, task.NoControl, d.executor, d.execID
+	t.LeaseUntil, t.UpdatedAt = d.lease, k.st.at
 	t.Executions++
-	t.LeaseUntil, t.UpdatedAt = lease.Truncate(time.Millisecond), k.st.at
-	return nil
+	k.out = append(k.out, *t)
 }
 
 // leaseOf is the seed's lease: two timeouts; a task without one is renewed by heartbeats.
@@ -430,15 +515,15 @@ var sqlCondemnEnd = define(`UPDATE tasks
 	WHERE rowid = ?1`)
 
 // condemn ends a row that cannot run: it alone is FAILED, with the reason in its history.
-func (k *claimer) condemn(d *candidate, executor string, execID int64, wrong error) error {
+func (k *claimer) condemn(d *candidate, wrong error) error {
 	k.s.log.Error("a task that cannot be run is FAILED", "task", d.task.ID, "err", wrong)
-	if _, err := k.c.exec(sqlCondemnStart, d.rowid, executor, execID, k.st.now, k.st.next); err != nil {
+	if _, err := k.c.exec(sqlCondemnStart, d.rowid, d.executor, d.execID, k.st.now, k.st.next); err != nil {
 		return err
 	}
 	if _, err := k.c.exec(sqlCondemnEnd, d.rowid, k.st.now, k.st.next); err != nil {
 		return err
 	}
-	f := &Finish{Fence: task.Fence{TaskID: d.task.ID, ExecID: execID}, Summary: wrong.Error()}
+	f := &Finish{Fence: task.Fence{TaskID: d.task.ID, ExecID: d.execID}, Summary: wrong.Error()}
 	return k.s.finished(k.c, f, task.Failed, OutcomeFailed, k.st)
 }
 

@@ -238,8 +238,6 @@ func (c *conn) texts(sql string) ([]string, error) {
 // row is one row of a result; its values are valid until the next row.
 type row []driver.Value
 
-func (r row) null(i int) bool { return r[i] == nil }
-
 // text reads a column as text; NULL is "".
 func (r row) text(i int) string {
 	switch v := r[i].(type) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -58,12 +59,19 @@ type FinishResult struct {
 	Err    error
 }
 
-// The common ends, without a result and with no wish pending: the shortest
-// statement, which fires the fewest triggers.
-var sqlFinishPlain = define(`UPDATE tasks
-	SET status = ?4, reason = ?5, lease_expire_time = NULL,
-	    updated_at = CASE updated_at WHEN ?6 THEN ?7 ELSE ?6 END
-	WHERE task_id = ?1 AND executor_id = ?2 AND exec_id = ?3 AND status = 'RUNNING' AND control IS NULL`)
+// The common end, without a result and with no wish pending, many at once.
+var sqlSucceedAll = defineMulti(2, 3, `UPDATE tasks
+	SET status = 'SUCCESS', reason = 'done', lease_expire_time = NULL,
+	    updated_at = CASE updated_at WHEN ?1 THEN ?2 ELSE ?1 END
+	FROM (VALUES ROWS)
+	WHERE task_id = column1 AND executor_id = column2 AND exec_id = column3 AND status = 'RUNNING' AND control IS NULL`)
+
+// The same with a result: it fires one trigger more.
+var sqlSucceedAllWith = defineMulti(2, 4, `UPDATE tasks
+	SET status = 'SUCCESS', reason = 'done', lease_expire_time = NULL, result = column4,
+	    updated_at = CASE updated_at WHEN ?1 THEN ?2 ELSE ?1 END
+	FROM (VALUES ROWS)
+	WHERE task_id = column1 AND executor_id = column2 AND exec_id = column3 AND status = 'RUNNING' AND control IS NULL`)
 
 var sqlFinish = define(`UPDATE tasks
 	SET status = ?4, reason = ?5, result = ?8, control = NULL, lease_expire_time = NULL,
@@ -96,18 +104,101 @@ var sqlWorkerBack = define(`UPDATE tasks
 	    updated_at = CASE updated_at WHEN ?4 THEN ?5 ELSE ?4 END
 	WHERE task_id = ?1 AND executor_id = ?2 AND exec_id = ?3 AND status = 'LOST'`)
 
-// finish ends one execution and returns where its task went.
-func (s *Store) finish(c *conn, f *Finish, st stamp) (task.Status, error) {
-	if f.Verdict == Succeed && f.Result == "" {
-		n, err := c.exec(sqlFinishPlain, f.Fence.TaskID, f.Fence.ExecutorID, f.Fence.ExecID,
-			string(task.Success), string(task.Done), st.now, st.next)
-		if err != nil {
-			return "", err
-		}
-		if n == 1 {
-			return task.Success, s.finished(c, f, task.Success, OutcomeSuccess, st)
+// finishAll ends executions, the common successes together and the others one by one.
+func (s *Store) finishAll(c *conn, finishes []Finish, results []FinishResult) error {
+	var common []int
+	for i := range finishes {
+		if finishes[i].Verdict == Succeed {
+			common = append(common, i)
+			results[i].Err = errPending
 		}
 	}
+	for len(common) > 1 {
+		n := min(len(common), multiRows)
+		if err := s.succeedSome(c, finishes, common[:n], results); err != nil {
+			return err
+		}
+		common = common[n:]
+	}
+	for i := range finishes {
+		if finishes[i].Verdict == Succeed && results[i].Err == nil {
+			continue
+		}
+		f := &finishes[i]
+		status, err := s.finish(c, f, s.stamp(f.Now))
+		if err != nil && !own(err) {
+			return err
+		}
+		results[i] = FinishResult{status, err}
+	}
+	return nil
+}
+
+// errPending marks what finishAll has not decided yet.
+var errPending = errors.New("pending")
+
+// succeedSome ends successes in one statement. When a fence of theirs no longer
+// matches, or a wish is pending, the rows tell which have ended; the others are left
+// to finish.
+func (s *Store) succeedSome(c *conn, finishes []Finish, some []int, results []FinishResult) error {
+	st := s.stamp(finishes[some[0]].Now)
+	stmt, with := sqlSucceedAll, false
+	for _, i := range some {
+		with = with || finishes[i].Result != ""
+	}
+	if with {
+		stmt = sqlSucceedAllWith
+	}
+	args := make([]any, 0, 2+4*multiRows)
+	args = append(args, st.now, st.next)
+	for _, i := range some {
+		f := &finishes[i]
+		args = append(args, f.Fence.TaskID, f.Fence.ExecutorID, f.Fence.ExecID)
+		if with {
+			args = append(args, textOrNull(f.Result))
+		}
+	}
+	_, n, err := stmt.exec(c, args)
+	if err != nil {
+		if own(err) {
+			return nil // one of them is refused: finish finds out which
+		}
+		return err
+	}
+	if int(n) < len(some) {
+		if some, err = succeeded(c, finishes, some); err != nil {
+			return err
+		}
+	}
+	if err := closeHistories(c, finishes, some, OutcomeSuccess, st); err != nil {
+		return err
+	}
+	for _, i := range some {
+		results[i] = FinishResult{Status: task.Success}
+		if err := s.fire(c, finishes[i].Fence.TaskID, task.Success, st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// succeeded keeps those whose rows are SUCCESS under their own fence.
+func succeeded(c *conn, finishes []Finish, some []int) (done []int, err error) {
+	for _, i := range some {
+		f := &finishes[i].Fence
+		ok := false
+		if _, err := c.one(sqlOwned, func(r row) { ok = task.Status(r.text(0)) == task.Success }, f.TaskID, f.ExecutorID, f.ExecID); err != nil {
+			return nil, err
+		}
+		if ok {
+			done = append(done, i)
+		}
+	}
+	return done, nil
+}
+
+// finish ends one execution and returns where its task went.
+func (s *Store) finish(c *conn, f *Finish, st stamp) (task.Status, error) {
 	control, err := s.regain(c, f.Fence, st)
 	if err != nil {
 		return "", err
@@ -221,17 +312,40 @@ func (s *Store) finished(c *conn, f *Finish, to task.Status, outcome string, st 
 	return s.fire(c, f.Fence.TaskID, to, st)
 }
 
-var sqlCloseHistory = define(`UPDATE exec_history
-	SET end_time = ?2, outcome = ?3, exit_code = ?4, signal = ?5, program = ?6, log_path = ifnull(?7, log_path), result = ?8
-	WHERE exec_id = ?1 AND end_time IS NULL`)
+var sqlCloseHistory = defineMulti(1, 7, `UPDATE exec_history
+	SET end_time = ?1, outcome = column2, exit_code = column3, signal = column4, program = column5,
+	    log_path = ifnull(column6, log_path), result = column7
+	FROM (VALUES ROWS)
+	WHERE exec_id = column1 AND end_time IS NULL`)
 
 func closeHistory(c *conn, f *Finish, outcome string, st stamp) error {
+	_, _, err := sqlCloseHistory.exec(c, historyEnd(make([]any, 0, 8), f, outcome, st))
+	return err
+}
+
+// closeHistories closes the history rows of some finishes, at most multiRows.
+func closeHistories(c *conn, finishes []Finish, some []int, outcome string, st stamp) error {
+	if len(some) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 1+7*multiRows)
+	for _, i := range some {
+		args = historyEnd(args, &finishes[i], outcome, st)
+	}
+	_, _, err := sqlCloseHistory.exec(c, args)
+	return err
+}
+
+// historyEnd appends the parameters of one row to those of the rows before.
+func historyEnd(args []any, f *Finish, outcome string, st stamp) []any {
+	if len(args) == 0 {
+		args = append(args, st.now)
+	}
 	if f.Outcome != "" {
 		outcome = f.Outcome
 	}
-	_, err := c.exec(sqlCloseHistory, f.Fence.ExecID, st.now, outcome, f.ExitCode, textOrNull(f.Signal),
+	return append(args, f.Fence.ExecID, outcome, f.ExitCode, textOrNull(f.Signal),
 		textOrNull(f.Program), textOrNull(f.LogPath), textOrNull(cutSummary(f.Summary)))
-	return err
 }
 
 // cutSummary shortens s to what the history keeps, at a whole character.

@@ -82,7 +82,7 @@ func (s *Store) listSorted(f Filter, each func(seq int64, t *task.Task) error) e
 		if err := s.read("list", func(c *conn) error {
 			chunk = chunk[:0]
 			for _, k := range keys[:n] {
-				if _, err := c.one(q, func(r row) { chunk = append(chunk, candidate{scanTask(r), k.rowid}) }, k.rowid); err != nil {
+				if _, err := c.one(q, func(r row) { chunk = append(chunk, candidate{task: scanTask(r), rowid: k.rowid}) }, k.rowid); err != nil {
 					return err
 				}
 			}

@@ -138,7 +138,7 @@ func (s *Store) listAll(f *Filter, before int64) (chunk []candidate, more int64,
 			n++
 			more = r.int(len(taskColumns))
 			if t := scanTask(r); f.matches(&t) {
-				chunk = append(chunk, candidate{t, more})
+				chunk = append(chunk, candidate{task: t, rowid: more})
 			}
 			return nil
 		}, before, listChunk)
@@ -165,7 +165,7 @@ func (s *Store) listRowids(rowids []int64) func(f *Filter, before int64) ([]cand
 			for i := end - 1; i >= begin; i-- {
 				if _, err := c.one(q, func(r row) {
 					if t := scanTask(r); f.matches(&t) {
-						chunk = append(chunk, candidate{t, r.int(len(taskColumns))})
+						chunk = append(chunk, candidate{task: t, rowid: r.int(len(taskColumns))})
 					}
 				}, rowids[i]); err != nil {
 					return err

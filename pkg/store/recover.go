@@ -313,7 +313,7 @@ func (v *recovery) resume(t *task.Task, slot string) error {
 	if err := closeLost(v.c, t.ExecID, OutcomeInterrupted, "its worker ended; resumed by "+slot, v.st); err != nil {
 		return err
 	}
-	execID, _, err := v.c.insert(sqlStart, t.ID, slot, v.st.now)
+	execID, _, err := sqlStart.exec(v.c, []any{v.st.now, t.ID, slot})
 	if err != nil {
 		return err
 	}

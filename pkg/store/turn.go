@@ -24,13 +24,8 @@ func (s *Store) Turn(finishes []Finish, claim *ClaimRequest) (TurnResult, error)
 	o := &op{
 		run: func(c *conn) error {
 			res = TurnResult{Finished: make([]FinishResult, len(finishes))}
-			for i := range finishes {
-				f := &finishes[i]
-				status, err := s.finish(c, f, s.stamp(f.Now))
-				if err != nil && !own(err) {
-					return err
-				}
-				res.Finished[i] = FinishResult{status, err}
+			if err := s.finishAll(c, finishes, res.Finished); err != nil {
+				return err
 			}
 			if claim == nil || len(claim.Executors) == 0 {
 				return nil

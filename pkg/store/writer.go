@@ -150,6 +150,11 @@ func (w *writer) serve(group *[]*op) {
 	}
 }
 
+var (
+	sqlBegin  = define(`BEGIN IMMEDIATE`)
+	sqlCommit = define(`COMMIT`)
+)
+
 // unknown wraps the error of a COMMIT that may have taken place.
 type unknown struct{ error }
 
@@ -182,7 +187,7 @@ func (w *writer) attempt(group *[]*op, deadline time.Time) (err error) {
 	if err := w.run(group); err != nil {
 		return w.rolledBack(err)
 	}
-	if err := w.c.script("COMMIT"); err != nil {
+	if _, err := w.c.exec(sqlCommit); err != nil {
 		if definite(err) {
 			return w.rolledBack(err)
 		}
@@ -286,7 +291,7 @@ func (w *writer) begin(outside bool, deadline time.Time) error {
 		}
 		turn := time.Now()
 		for {
-			err := w.c.script("BEGIN IMMEDIATE")
+			_, err := w.c.exec(sqlBegin)
 			if err == nil {
 				return nil
 			}
