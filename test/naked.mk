@@ -1,0 +1,20 @@
+# The naked test and its longer forms; included by the Makefile.
+DURATION ?= 5m
+SEED     ?= 0
+CUTS     ?= 1000
+
+.PHONY: naked
+naked: | need-go need-gcc ## kill, stop, starve, cut off for DURATION=10m, then check; SEED=… repeats a night
+	@$(GO) run ./test/naked/cmd -duration $(DURATION) -seed $(SEED) $(NAKED)
+
+.PHONY: soak
+soak: | need-go need-gcc ## the long form: DURATION=8h of the naked test, then sizes and slopes
+	@$(GO) run ./test/soak -duration $(DURATION) -seed $(SEED)
+
+.PHONY: powercut
+powercut: | need-go need-gcc ## CUTS=10000 power cuts under load on a disk of its own (root)
+	$(GO) test -count=1 -timeout 0 -run TestAcceptedSurvivesPowerCuts -v ./test/faults -cuts $(CUTS)
+
+.PHONY: mutation
+mutation: | need-go need-gcc ## break the protocol on purpose, one rule at a time: each must fail a test
+	$(GO) test -count=1 -timeout 0 -v ./test/mutation

@@ -1,0 +1,121 @@
+package night
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one of this night's, as /proc shows it.
+type process struct {
+	pid, ppid int
+	state     byte
+	comm      string
+	env       map[string]string
+}
+
+// isWorker: a worker, not what it runs.
+func (p *process) isWorker() bool {
+	return p.env["NAKED"] != "" && p.env["NIGHTSHIFT_TASK_ID"] == "" && p.comm == "worker"
+}
+
+func (p *process) isScript() bool { return p.env["NIGHTSHIFT_TASK_ID"] != "" }
+
+// processes finds everything that bears this night's directory in its environment.
+func (g *ground) processes() []process {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		panic("night: " + err.Error()) // the pattern is a constant
+	}
+	var found []process
+	for _, d := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(d))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		environ, err := os.ReadFile(filepath.Join(d, "environ"))
+		if err != nil || !bytes.Contains(environ, []byte("="+g.root)) {
+			continue
+		}
+		p := process{pid: pid, env: map[string]string{}}
+		if !p.readStat() {
+			continue
+		}
+		for _, v := range strings.Split(string(environ), "\x00") {
+			name, value, _ := strings.Cut(v, "=")
+			if strings.HasPrefix(name, "NIGHTSHIFT_") || name == "NAKED" {
+				p.env[name] = value
+			}
+		}
+		found = append(found, p)
+	}
+	return found
+}
+
+func (p *process) readStat() bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+	if err != nil {
+		return false
+	}
+	open, shut := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || shut < open {
+		return false
+	}
+	p.comm = string(b[open+1 : shut])
+	fields := strings.Fields(string(b[shut+1:]))
+	if len(fields) < 2 {
+		return false
+	}
+	p.state = fields[0][0]
+	p.ppid, err = strconv.Atoi(fields[1])
+	return err == nil
+}
+
+// signal sends sig to pid if it is still one of this night's.
+func (g *ground) signal(pid int, sig syscall.Signal) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd) // a pidfd: nothing can be lost
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil || !bytes.Contains(environ, []byte("="+g.root)) {
+		return false
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+}
+
+// leftovers looks for what the night's processes left behind (I11): by
+// environment, and by what they execute or hold open.
+func (g *ground) leftovers() []string {
+	var found []string
+	for _, p := range g.processes() {
+		if p.state != 'Z' && p.comm != "apiserver" {
+			found = append(found, fmt.Sprintf("I11 left behind: pid %d (%s, task %s)", p.pid, p.comm, p.env["NIGHTSHIFT_TASK_ID"]))
+		}
+	}
+	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		panic("night: " + err.Error()) // the pattern is a constant
+	}
+	seen := map[string]bool{}
+	self := fmt.Sprintf("/proc/%d/", os.Getpid())
+	for _, l := range links {
+		to, err := os.Readlink(l)
+		if err != nil || !strings.HasPrefix(to, g.runDir()+"/") || strings.HasPrefix(l, self) {
+			continue
+		}
+		pid := strings.Split(l, "/")[2]
+		if !seen[pid] {
+			seen[pid] = true
+			found = append(found, fmt.Sprintf("I11 left behind: pid %s holds %s", pid, to))
+		}
+	}
+	return found
+}
