@@ -47,6 +47,7 @@ type Options struct {
 	Config func(string) string // changes the configuration
 	Mix    []string            // names of the kinds of tasks; nil: all
 	Still  bool                // nothing is submitted by itself
+	Pruned bool                // the configuration lets finished tasks go
 }
 
 func (o *Options) defaults() {

@@ -137,6 +137,10 @@ func (w *watch) compare(now map[string]row, before, after int64) error {
 func (w *watch) end(id string) error {
 	var status string
 	err := w.db.QueryRow("SELECT status FROM tasks WHERE task_id=?", id).Scan(&status)
+	if err == sql.ErrNoRows && w.n.o.Pruned {
+		w.final[id] = "pruned"
+		return nil
+	}
 	if err == sql.ErrNoRows {
 		w.wrong = append(w.wrong, fmt.Sprintf("I1 %s: its row is gone", id))
 		return nil
