@@ -27,7 +27,6 @@ type row struct {
 	control task.Control
 	errs    []error // answers of the next checkpoints
 	states  []string
-	wrote   chan struct{}
 }
 
 func (r *row) Checkpoint(_ task.Fence, state, _ string, _ time.Time) (task.Control, error) {

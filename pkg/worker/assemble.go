@@ -9,7 +9,6 @@ import (
 
 	"nightshift/pkg/config"
 	"nightshift/pkg/cron"
-	"nightshift/pkg/execlog"
 	"nightshift/pkg/executor"
 	"nightshift/pkg/handler/program"
 	"nightshift/pkg/liveness"
@@ -38,9 +37,9 @@ func (p *process) makeMeans() error {
 	}
 	p.lines = logging.NewLimiter(checkpointLine)
 	cfg := p.config()
-	p.places = &places{tasks: cfg.TasksDir(), log: p.log, logs: func() (*execlog.Dir, error) {
+	p.places = &places{tasks: cfg.TasksDir(), log: p.log, where: func() (string, int64) {
 		cfg := p.config()
-		return execlog.OpenDir(cfg.ExecLogDir(), cfg.Log.ExecMaxSize)
+		return cfg.ExecLogDir(), cfg.Log.ExecMaxSize
 	}}
 	p.kernel, err = newKernel(filepath.Dir(p.lock.Path()))
 	return err

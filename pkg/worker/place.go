@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -13,9 +14,14 @@ import (
 
 // places gives each task its directory and each execution its log.
 type places struct {
-	tasks string                       // the root of the task directories
-	logs  func() (*execlog.Dir, error) // where execution logs lie now
+	tasks string                              // the root of the task directories
+	where func() (dir string, maxBytes int64) // of the execution logs, as configured now
 	log   hclog.Logger
+
+	mu   sync.Mutex
+	dir  *execlog.Dir // opened for:
+	path string
+	max  int64
 }
 
 // Open implements executor.Place.
@@ -29,6 +35,22 @@ func (p *places) Open(t *task.Task) (dir string, log io.WriteCloser, path string
 	}
 	l := logs.Create(t.ExecID)
 	return dir, l, l.Path(), nil
+}
+
+// logs opens the directory of execution logs, anew when the configuration moved it.
+func (p *places) logs() (*execlog.Dir, error) {
+	path, maxBytes := p.where()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dir != nil && p.path == path && p.max == maxBytes {
+		return p.dir, nil
+	}
+	d, err := execlog.OpenDir(path, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	p.dir, p.path, p.max = d, path, maxBytes
+	return d, nil
 }
 
 // discard removes the directory of a task that has ended.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"nightshift/pkg/config"
 	"nightshift/pkg/cron"
@@ -13,6 +14,7 @@ import (
 	"nightshift/pkg/handler"
 	"nightshift/pkg/handler/fetchdata"
 	"nightshift/pkg/handler/program"
+	"nightshift/pkg/handler/renderreport"
 	"nightshift/pkg/scheduler"
 	"nightshift/pkg/store"
 	"nightshift/pkg/task"
@@ -46,9 +48,6 @@ func (p *process) settings(cfg *config.Config) (*scheduler.Settings, error) {
 		Backoff: backoff(cfg), SlowHook: slowHook(cfg),
 	}
 	for name, t := range cfg.Tasks {
-		if t.Builtin == "render_report" {
-			continue
-		}
 		h, err := p.handlerFor(cfg, name, t)
 		if err != nil {
 			return nil, fmt.Errorf("task type %s: %w", name, err)
@@ -89,13 +88,46 @@ func (p *process) handlerFor(cfg *config.Config, name string, t config.TaskType)
 	}
 	switch t.Builtin {
 	case "fetch_data":
-		o, err := fetchdata.ParseOptions(t.Options, t.Dir, filepath.Join(cfg.DataDir, "output"))
+		o, err := fetchdata.ParseOptions(t.Options, t.Dir, outputDir(cfg, t))
 		if err != nil {
 			return nil, err
 		}
 		return fetchdata.New(o)
+	case "render_report":
+		return renderreport.New(renderreport.Options{Source: p.reportSource(cfg), OutputDir: outputDir(cfg, t)})
 	}
 	return nil, fmt.Errorf("no command, and no handler of this name in this worker")
+}
+
+// outputDir is where a built-in type writes: its own option, or below the data.
+func outputDir(cfg *config.Config, t config.TaskType) string {
+	if dir, ok := t.Options["output_dir"].(string); ok && dir != "" {
+		if filepath.IsAbs(dir) {
+			return dir
+		}
+		return filepath.Join(t.Dir, dir)
+	}
+	return filepath.Join(cfg.DataDir, "output")
+}
+
+// reportSource is where the shift report finds its facts.
+func (p *process) reportSource(cfg *config.Config) renderreport.Source {
+	return renderreport.FromStore(renderreport.StoreOptions{
+		Store: p.store, DataDir: cfg.DataDir, LogDir: cfg.Log.Dir, TasksDir: cfg.TasksDir(),
+		OutputDir: filepath.Join(cfg.DataDir, "output"), Budget: cfg.Retention.DiskBudget,
+		Version: p.opts.Version, SuspectAfter: cfg.Worker.SuspectAfter, Now: p.clock.Now,
+		Next: func(name string, after time.Time) time.Time {
+			s, known := cfg.Schedules[name]
+			if !known {
+				return time.Time{}
+			}
+			compiled, err := s.Definition(name).Compile()
+			if err != nil {
+				return time.Time{} // Load has refused such a schedule
+			}
+			return compiled.Rule.Next(after)
+		},
+	})
 }
 
 // slowEvent is the one event that is no change of a status.
