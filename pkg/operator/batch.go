@@ -222,14 +222,11 @@ var batchKeys = map[string]string{
 
 // parse makes a task of one line. The payload is kept byte for byte.
 func (r *batchReader) parse(line []byte) (t store.NewTask, err error) {
-	what := fmt.Sprintf("line %d", r.line)
-	if i := badByte(line); i >= 0 {
-		return t, r.bad(line, i, fmt.Sprintf("byte 0x%02x is no UTF-8 text", line[i]))
+	if err := r.checkLine(line); err != nil {
+		return t, err
 	}
 	dec := json.NewDecoder(bytes.NewReader(line))
-	if tok, err := dec.Token(); err != nil {
-		return t, r.bad(line, syntaxOffset(err, len(line)), syntaxReason(err))
-	} else if tok != json.Delim('{') {
+	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
 		return t, r.bad(line, 0, `one JSON object is expected, like {"type": "clean_csv", "payload": {}}`)
 	}
 	seen := map[string]bool{}
@@ -237,7 +234,7 @@ func (r *batchReader) parse(line []byte) (t store.NewTask, err error) {
 		start := valueStart(line, int(dec.InputOffset()))
 		tok, err := dec.Token()
 		if err != nil {
-			return t, r.bad(line, syntaxOffset(err, len(line)), syntaxReason(err))
+			return t, r.bad(line, start, err.Error())
 		}
 		name, _ := tok.(string)
 		key, known := batchKeys[name]
@@ -251,28 +248,39 @@ func (r *batchReader) parse(line []byte) (t store.NewTask, err error) {
 		start = valueStart(line, int(dec.InputOffset()))
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
-			return t, r.bad(line, syntaxOffset(err, len(line)), syntaxReason(err))
+			return t, r.bad(line, start, err.Error())
 		}
 		if why := r.set(&t, key, value); why != "" {
 			return t, r.bad(line, start, why)
 		}
 	}
-	if _, err := dec.Token(); err != nil {
-		return t, r.bad(line, syntaxOffset(err, len(line)), syntaxReason(err))
-	}
-	rest := valueStart(line, int(dec.InputOffset()))
 	switch {
-	case rest < len(line):
-		return t, r.bad(line, rest, "text after the object; each task has a line of its own")
 	case !seen["type"]:
-		return t, fail(ExitInput, "nothing was added", "%s: it has no type", what)
+		return t, r.refused("it has no type")
 	case seen["at"] && seen["in"]:
-		return t, fail(ExitInput, "nothing was added", "%s: at and in exclude each other", what)
+		return t, r.refused("at and in exclude each other")
 	}
 	if err := t.Check(); err != nil {
-		return t, fail(ExitInput, "nothing was added", "%s: %v", what, err)
+		return t, r.refused(err.Error())
 	}
 	return t, nil
+}
+
+// checkLine finds what is wrong with a line as JSON. It goes before the reading of
+// its parts, because a decoder in the middle of an object counts places otherwise.
+func (r *batchReader) checkLine(line []byte) error {
+	if i := badByte(line); i >= 0 {
+		return r.bad(line, i, fmt.Sprintf("byte 0x%02x is no UTF-8 text", line[i]))
+	}
+	dec := json.NewDecoder(bytes.NewReader(line))
+	var whole json.RawMessage
+	if err := dec.Decode(&whole); err != nil {
+		return r.bad(line, syntaxOffset(err, len(line)), syntaxReason(err))
+	}
+	if rest := valueStart(line, int(dec.InputOffset())); rest < len(line) {
+		return r.bad(line, rest, "text after the object; each task has a line of its own")
+	}
+	return nil
 }
 
 // valueStart passes over what stands between two tokens.
@@ -299,6 +307,11 @@ func unknownBatchKey(name string) string {
 func (r *batchReader) bad(line []byte, offset int, why string) error {
 	offset = min(offset, len(line))
 	return fail(ExitInput, "nothing was added", "line %d, column %d: %s", r.line, 1+utf8.RuneCount(line[:offset]), why)
+}
+
+// refused is a mistake of a line as a whole.
+func (r *batchReader) refused(why string) error {
+	return fail(ExitInput, "nothing was added", "line %d: %s", r.line, why)
 }
 
 // set puts one value into the task; the answer is what is wrong with it, or "".

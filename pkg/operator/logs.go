@@ -55,6 +55,7 @@ func (d *Desk) Logs(ctx context.Context, o LogsOptions) error {
 	if err != nil {
 		return err
 	}
+	d.fillPaths(history)
 	chosen, err := choose(history, o)
 	if err != nil {
 		return err
@@ -78,6 +79,28 @@ func (d *Desk) Logs(ctx context.Context, o LogsOptions) error {
 		}
 	}
 	return nil
+}
+
+// fillPaths says where the logs of executions are that still run: history has the
+// path from their end on.
+func (d *Desk) fillPaths(history []store.Execution) {
+	for i := range history {
+		if x := &history[i]; x.LogPath == "" && x.End.IsZero() {
+			x.LogPath = d.logPath(x.ExecID)
+		}
+	}
+}
+
+// logPath is where an execution's log is made; "" when there are no logs at all.
+func (d *Desk) logPath(execID int64) string {
+	if _, err := os.Stat(d.Config.ExecLogDir()); err != nil {
+		return ""
+	}
+	dir, err := execlog.OpenDir(d.Config.ExecLogDir(), d.Config.Log.ExecMaxSize)
+	if err != nil {
+		return "" // it is not a place that a worker would have written to
+	}
+	return dir.Path(execID)
 }
 
 // choose picks the executions that are meant: the last one that has printed
@@ -222,7 +245,28 @@ func (f *follower) begin(x store.Execution) {
 	if f.current != nil {
 		f.d.logHeader(true, &x)
 	}
-	f.current, f.log, f.dst = &x, execlog.Follow(x.LogPath, f.d.Config.Log.ExecMaxSize), f.out
+	f.current, f.dst, f.log = &x, f.out, nil
+}
+
+// print shows what is new of the current log. Its directory may come into being
+// only now.
+func (f *follower) print() error {
+	if f.log == nil && f.current != nil {
+		if f.current.LogPath == "" {
+			f.current.LogPath = f.d.logPath(f.current.ExecID)
+		}
+		if f.current.LogPath == "" {
+			return nil
+		}
+		f.log = execlog.Follow(f.current.LogPath, f.d.Config.Log.ExecMaxSize)
+	}
+	if f.log == nil {
+		return nil
+	}
+	if _, err := f.log.Next(f.dst); err != nil {
+		return fmt.Errorf("show the log of execution %d: %w", f.current.ExecID, err)
+	}
+	return nil
 }
 
 // skip leaves out all but the last lines of what the log has now.
@@ -254,10 +298,8 @@ func (f *follower) look() (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if f.log != nil {
-		if _, err := f.log.Next(f.dst); err != nil {
-			return false, fmt.Errorf("show the log of execution %d: %w", f.current.ExecID, err)
-		}
+	if err := f.print(); err != nil {
+		return false, err
 	}
 	next, more, err := f.d.nextExecution(f.id, f.current)
 	if err != nil {
@@ -289,6 +331,7 @@ func (d *Desk) nextExecution(id string, current *store.Execution) (store.Executi
 	if err != nil {
 		return store.Execution{}, false, err
 	}
+	d.fillPaths(history)
 	for _, x := range history {
 		if current == nil || x.ExecID > current.ExecID {
 			return x, true, nil

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"bytes"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/mattn/go-sqlite3"
 	"go.uber.org/goleak"
 
 	"nightshift/pkg/config"
@@ -44,6 +46,7 @@ schedules:
 // clock that stands still and a kernel that says what the test wants.
 type night struct {
 	t     testing.TB
+	path  string
 	store *store.Store
 	conf  *config.Config
 	now   time.Time
@@ -55,7 +58,7 @@ func newNight(t testing.TB) *night {
 	if err := store.Init(path); err != nil {
 		t.Fatal(err)
 	}
-	n := &night{t: t, now: midnight}
+	n := &night{t: t, path: path, now: midnight}
 	var err error
 	if n.conf, err = config.Parse("/etc/nightshift/nightshift.yaml", "/etc/nightshift", []byte(nightConfig)); err != nil {
 		t.Fatal(err)
@@ -228,6 +231,24 @@ func (n *night) work() {
 	n.must(n.store.Register([]store.Heartbeat{stopped}))
 	n.must(n.store.Register([]store.Heartbeat{beat("w5", 105, 18*time.Minute)}))
 	n.must(n.store.Stopped("w4", midnight.Add(-2*time.Hour)))
+}
+
+// holdWriteLock is a stranger that leaves a transaction open until the test ends.
+func holdWriteLock(t *testing.T, path string) {
+	t.Helper()
+	db, err := sql.Open("sqlite3", "file:"+path+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(tx.Rollback(), db.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // golden compares text with a file under testdata.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,7 +61,7 @@ func (d *Desk) open(m mode) error {
 		Path:     d.Config.Database(),
 		RunDir:   d.Config.RunDir(),
 		ReadOnly: m == reads,
-		MaxWait:  maxWait,
+		MaxWait:  cmp.Or(d.Patience, maxWait),
 		Clock:    d.Now,
 	})
 	if err != nil {

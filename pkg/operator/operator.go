@@ -42,6 +42,9 @@ type Desk struct {
 	Now    func() time.Time
 	Getenv func(string) string
 
+	// Patience bounds how long a write waits for its turn; 0: maxWait.
+	Patience time.Duration
+
 	ask *prober // nil: the kernel
 }
 
