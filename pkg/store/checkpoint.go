@@ -37,7 +37,7 @@ func (s *Store) Checkpoint(f task.Fence, state, progress string, now time.Time) 
 		}
 		return c.one(sqlCheckpoint, scan, f.TaskID, f.ExecutorID, f.ExecID, state, textOrNull(progress), st.now, st.next)
 	}
-	err = s.write("checkpoint of "+f.TaskID, &op{run: func(c *conn) error {
+	err = s.write("checkpoint of "+f.TaskID, &op{points: []string{"checkpoint"}, run: func(c *conn) error {
 		found, err := save(c)
 		if found || err != nil {
 			return err

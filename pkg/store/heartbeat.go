@@ -40,7 +40,7 @@ var sqlRegister = define(`INSERT INTO worker_heartbeats (worker_id, pid, hostnam
 // Register writes the rows of a worker's executors at its start, before its first claim.
 func (s *Store) Register(rows []Heartbeat) error {
 	st := s.stamp(time.Time{})
-	return s.write("register", &op{run: func(c *conn) error { return register(c, rows, st) }})
+	return s.write("register", &op{points: []string{"register"}, run: func(c *conn) error { return register(c, rows, st) }})
 }
 
 func register(c *conn, rows []Heartbeat, st stamp) error {
@@ -95,7 +95,7 @@ func workerOf(executor string) string {
 // written anew.
 func (s *Store) Beat(rows []Heartbeat) error {
 	st := s.stamp(time.Time{})
-	return s.write("heartbeat", &op{run: func(c *conn) error { return beatAll(c, rows, st) }})
+	return s.write("heartbeat", &op{points: []string{"beat"}, run: func(c *conn) error { return beatAll(c, rows, st) }})
 }
 
 func beatAll(c *conn, rows []Heartbeat, st stamp) error {
@@ -123,7 +123,7 @@ var sqlStopped = define(`UPDATE worker_heartbeats
 // its end costs its tasks nothing.
 func (s *Store) Stopped(workerID string, now time.Time) error {
 	st := s.stamp(now)
-	return s.write("good-bye of "+workerID, &op{run: func(c *conn) error {
+	return s.write("good-bye of "+workerID, &op{points: []string{"stopped"}, run: func(c *conn) error {
 		_, err := c.exec(sqlStopped, workerID, slotsOf(workerID), st.now)
 		return err
 	}})

@@ -84,6 +84,7 @@ func (s *Store) Recover(r RecoverRequest) (Recovered, error) {
 		v.suspectAt = max(r.MaxCrashes-1, 1)
 	}
 	err := s.write("recover "+r.Worker, &op{
+		points: []string{"recover"},
 		run: func(c *conn) error {
 			v.c, v.out, v.suspects, v.free = c, Recovered{}, 0, slices.Clone(r.Executors)
 			return v.run()

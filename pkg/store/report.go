@@ -44,8 +44,7 @@ var (
 	WHERE h.exec_id > ?1
 	ORDER BY h.exec_id
 	LIMIT ?2`)
-	sqlRunBounds = define(`SELECT ifnull(min(exec_id), 0), ifnull(max(exec_id), 0)
-	FROM exec_history`)
+	sqlRunBounds = define(`SELECT (SELECT min(exec_id) FROM exec_history), (SELECT max(exec_id) FROM exec_history)`)
 	sqlRunAt = define(`SELECT exec_id, start_time
 	FROM exec_history
 	WHERE exec_id >= ?1
@@ -233,8 +232,7 @@ var (
 	WHERE event_id > ?1 AND event_id <= ?2 AND at >= ?3 AND at < ?4
 	  AND (to_status = 'LOST' OR from_status = 'LOST' OR reason = 'lease_expired')
 	ORDER BY event_id`)
-	sqlEventBounds = define(`SELECT ifnull(min(event_id), 0), ifnull(max(event_id), 0)
-	FROM task_events`)
+	sqlEventBounds = define(`SELECT (SELECT min(event_id) FROM task_events), (SELECT max(event_id) FROM task_events)`)
 	sqlEventAt = define(`SELECT event_id, at
 	FROM task_events
 	WHERE event_id >= ?1

@@ -164,6 +164,7 @@ func (s *Store) FireOccurrences(f Firing, now time.Time) (out Fired, err error) 
 	}
 	st := s.stamp(now)
 	err = s.write("fire "+f.Schedule, &op{
+		points: []string{"fire"},
 		run: func(c *conn) error {
 			out = Fired{}
 			n, err := c.exec(sqlConsider, f.Schedule, timeText(f.Seen), timeText(f.Until), timeText(f.High), textOrNull(f.Definition))

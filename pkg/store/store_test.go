@@ -1,8 +1,6 @@
 package store
 
 import (
-	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,35 +10,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// newStore makes a database in a directory of the test's own and opens it.
-func newStore(t testing.TB, o Options) *Store {
-	t.Helper()
-	if o.Path == "" {
-		o.Path = filepath.Join(t.TempDir(), "nightshift.db")
-		if err := Init(o.Path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-func executors(worker string, n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf("%s.%d", worker, i+1)
-	}
-	return names
-}
 
 func TestTaskFromInsertToSuccess(t *testing.T) {
 	s := newStore(t, Options{})

@@ -120,7 +120,7 @@ func (s *Store) giveUp(c *conn, t *task.Task, crashed bool, maxCrashes, maxExecu
 func (s *Store) TakeOver(r TakeOverRequest) (TakenOver, error) {
 	st := s.stamp(r.Now)
 	var out TakenOver
-	err := s.write("take over", &op{run: func(c *conn) error {
+	err := s.write("take over", &op{points: []string{"takeover"}, run: func(c *conn) error {
 		out = TakenOver{}
 		if back, err := r.isBack(c); err != nil || back {
 			return cmp.Or(err, ErrNotMine)

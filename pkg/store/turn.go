@@ -40,6 +40,12 @@ func (s *Store) Turn(finishes []Finish, claim *ClaimRequest) (TurnResult, error)
 		},
 		applied: func(c *conn) (bool, error) { return turnApplied(c, finishes, &res) },
 	}
+	if len(finishes) > 0 {
+		o.points = append(o.points, "finish")
+	}
+	if claim != nil {
+		o.points = append(o.points, "claim")
+	}
 	if err := s.write("turn", o); err != nil {
 		return TurnResult{}, err
 	}

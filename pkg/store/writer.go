@@ -8,6 +8,8 @@ import (
 
 	sqlite3 "github.com/mattn/go-sqlite3"
 	"golang.org/x/sys/unix"
+
+	"nightshift/pkg/failpoint"
 )
 
 // op is one write. Its run may be called more than once (the group was rolled
@@ -21,6 +23,8 @@ type op struct {
 	outside bool
 	// alone fills a group of its own: a batch.
 	alone bool
+	// points are the failpoints on either side of its COMMIT, without their endings.
+	points []string
 
 	err  error
 	done chan struct{}
@@ -187,13 +191,24 @@ func (w *writer) attempt(group *[]*op, deadline time.Time) (err error) {
 	if err := w.run(group); err != nil {
 		return w.rolledBack(err)
 	}
+	pass(*group, "/before-commit")
 	if _, err := w.c.exec(sqlCommit); err != nil {
 		if definite(err) {
 			return w.rolledBack(err)
 		}
 		return unknown{w.rolledBack(err)}
 	}
+	pass(*group, "/after-commit")
 	return nil
+}
+
+// pass hits the failpoints of a group's ops at one side of its COMMIT.
+func pass(group []*op, side string) {
+	for _, o := range group {
+		for _, p := range o.points {
+			failpoint.Hit(p + side)
+		}
+	}
 }
 
 // run runs the group's ops, and those that are queued meanwhile. The first one
@@ -286,6 +301,7 @@ func (w *writer) begin(outside bool, deadline time.Time) error {
 			}
 			return err
 		}
+		failpoint.Hit("writer/turn-taken")
 		if outside {
 			return nil
 		}
@@ -293,6 +309,7 @@ func (w *writer) begin(outside bool, deadline time.Time) error {
 		for {
 			_, err := w.c.exec(sqlBegin)
 			if err == nil {
+				failpoint.Hit("writer/in-transaction")
 				return nil
 			}
 			if !passing(err) || w.isClosing() || !deadline.IsZero() && time.Now().After(deadline) {
