@@ -49,6 +49,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			if !own[name] {
 				prepare(t, bin, dir)
