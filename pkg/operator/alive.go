@@ -87,11 +87,15 @@ func (d *Desk) workers() ([]Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask := kernel
+	return d.prober().examine(rows, d.Config.Worker, d.Now()), nil
+}
+
+// prober is whom this desk asks.
+func (d *Desk) prober() prober {
 	if d.ask != nil {
-		ask = *d.ask
+		return *d.ask
 	}
-	return ask.examine(rows, d.Config.Worker, d.Now()), nil
+	return kernel
 }
 
 // examine groups heartbeat rows into workers and finds out which of them live.

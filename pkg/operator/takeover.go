@@ -101,10 +101,10 @@ func (d *Desk) prove(w *Worker, force bool) (release func(), err error) {
 		return release, fail(ExitTryAgain, "if you know that it is dead, add --force", "worker %s left no record of its lock, so its death can't be proven", esc(w.ID))
 	}
 	r := w.Executors[0]
-	if boot, err := liveness.BootID(); err == nil && boot != "" && r.BootID != "" && boot != r.BootID {
+	if boot, err := d.prober().bootID(); err == nil && boot != "" && r.BootID != "" && boot != r.BootID {
 		return release, nil // nothing outlives the machine
 	}
-	proof, err := liveness.ProbeLock(r.LockPath, r.LockDev, r.LockIno)
+	proof, err := d.prober().probe(r.LockPath, r.LockDev, r.LockIno)
 	if err != nil && !force {
 		return release, err
 	}

@@ -260,6 +260,8 @@ func TestTakeover(t *testing.T) {
 	n.work()
 	// Real lock files: those of the dead are free, and the sweep finds nobody.
 	dir := t.TempDir()
+	boot, err := liveness.BootID()
+	n.must(err)
 	for _, worker := range []string{"w3", "w5"} {
 		path := filepath.Join(dir, worker+".lock")
 		l, err := liveness.Acquire(path)
@@ -267,7 +269,7 @@ func TestTakeover(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := beat(worker, 99999, time.Hour)
-		h.LockPath = path
+		h.LockPath, h.BootID = path, boot
 		h.LockDev, h.LockIno = l.Inode()
 		if worker == "w3" {
 			l.Release()
@@ -277,6 +279,7 @@ func TestTakeover(t *testing.T) {
 		n.must(n.store.Register([]store.Heartbeat{h}))
 	}
 	d, out, errOut := n.desk(0, 0)
+	d.ask = nil // the real kernel
 	if err := d.TakeOver("w3", false); err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +388,7 @@ func TestCA09RunNowBesideTheSchedule(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := n.store.Get(strings.TrimSpace(out.String()))
-	if err != nil || got.ID != "hourly@2026-12-01T16:04:05.123Z!by-hand" || got.Schedule != "hourly" || got.Type != "clean_csv" || got.Payload != `{"a": 1}` {
+	if err != nil || got.ID != "hourly@2026-12-01T16:04:05.123Z!by-hand" || got.Schedule != "hourly" || got.Type != "clean_csv" || got.Payload != `{"a":1}` {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
