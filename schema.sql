@@ -235,15 +235,15 @@ BEGIN
     WHEN max_retry NOT BETWEEN 0 AND 1000000000 THEN RAISE(ABORT, 'max_retry must be between 0 (one attempt) and 1000000000')
     WHEN timeout_seconds NOT BETWEEN 0 AND 1000000000 THEN RAISE(ABORT, 'timeout_seconds must be between 0 (none) and 1000000000')
     WHEN retry_count < 0 THEN RAISE(ABORT, 'retry_count cannot be negative')
-    WHEN NOT (next_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR next_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
+    WHEN next_run_time IS NOT NULL AND (NOT (next_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR next_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
       OR date(substr(next_run_time, 1, 10), '+0 days') IS NOT substr(next_run_time, 1, 10) OR substr(next_run_time, 12, 2) >= '24'
-      OR strftime('%Y-%m-%dT%H:%M:%fZ', next_run_time, '+0 days') IS NULL OR length(strftime('%Y-%m-%dT%H:%M:%fZ', next_run_time, '+0 days')) <> 24 THEN RAISE(ABORT, 'next_run_time is not a time: write 2026-12-01T16:04:05Z, 2026-12-01 16:04 (UTC), an offset such as +08:00, or datetime(''now'',''+1 hour'')')
-    WHEN NOT (created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
+      OR strftime('%Y-%m-%dT%H:%M:%fZ', next_run_time, '+0 days') IS NULL OR length(strftime('%Y-%m-%dT%H:%M:%fZ', next_run_time, '+0 days')) <> 24) THEN RAISE(ABORT, 'next_run_time is not a time: write 2026-12-01T16:04:05Z, 2026-12-01 16:04 (UTC), an offset such as +08:00, or datetime(''now'',''+1 hour'')')
+    WHEN created_at IS NOT NULL AND (NOT (created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
       OR date(substr(created_at, 1, 10), '+0 days') IS NOT substr(created_at, 1, 10) OR substr(created_at, 12, 2) >= '24'
-      OR strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '+0 days') IS NULL OR length(strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '+0 days')) <> 24 THEN RAISE(ABORT, 'created_at is not a time: write 2026-12-01T16:04:05Z, 2026-12-01 16:04 (UTC), an offset such as +08:00, or datetime(''now'',''+1 hour'')')
-    WHEN NOT (updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
+      OR strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '+0 days') IS NULL OR length(strftime('%Y-%m-%dT%H:%M:%fZ', created_at, '+0 days')) <> 24) THEN RAISE(ABORT, 'created_at is not a time: write 2026-12-01T16:04:05Z, 2026-12-01 16:04 (UTC), an offset such as +08:00, or datetime(''now'',''+1 hour'')')
+    WHEN updated_at IS NOT NULL AND (NOT (updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
       OR date(substr(updated_at, 1, 10), '+0 days') IS NOT substr(updated_at, 1, 10) OR substr(updated_at, 12, 2) >= '24'
-      OR strftime('%Y-%m-%dT%H:%M:%fZ', updated_at, '+0 days') IS NULL OR length(strftime('%Y-%m-%dT%H:%M:%fZ', updated_at, '+0 days')) <> 24 THEN RAISE(ABORT, 'updated_at is not a time: write 2026-12-01T16:04:05Z, 2026-12-01 16:04 (UTC), an offset such as +08:00, or datetime(''now'',''+1 hour'')')
+      OR strftime('%Y-%m-%dT%H:%M:%fZ', updated_at, '+0 days') IS NULL OR length(strftime('%Y-%m-%dT%H:%M:%fZ', updated_at, '+0 days')) <> 24) THEN RAISE(ABORT, 'updated_at is not a time: write 2026-12-01T16:04:05Z, 2026-12-01 16:04 (UTC), an offset such as +08:00, or datetime(''now'',''+1 hour'')')
   END
   FROM tasks
   WHERE rowid = NEW.task_rowid;
@@ -421,16 +421,16 @@ BEGIN
     WHEN NEW.max_retry NOT BETWEEN 0 AND 1000000000 THEN RAISE(ABORT, 'max_retry must be between 0 (one attempt) and 1000000000')
     WHEN NEW.timeout_seconds NOT BETWEEN 0 AND 1000000000 THEN RAISE(ABORT, 'timeout_seconds must be between 0 (none) and 1000000000')
     WHEN NEW.retry_count < 0 OR NEW.crash_count < 0 OR NEW.executions < NEW.old_executions THEN RAISE(ABORT, 'retry_count and crash_count cannot be negative, executions cannot fall')
-    WHEN NEW.next_run_time IS NOT NEW.old_next_run_time AND (NOT (NEW.next_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR NEW.next_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
+    WHEN NEW.next_run_time IS NOT NEW.old_next_run_time AND NEW.next_run_time IS NOT NULL AND (NOT (NEW.next_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR NEW.next_run_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
       OR date(substr(NEW.next_run_time, 1, 10), '+0 days') IS NOT substr(NEW.next_run_time, 1, 10) OR substr(NEW.next_run_time, 12, 2) >= '24'
       OR strftime('%Y-%m-%dT%H:%M:%fZ', NEW.next_run_time, '+0 days') IS NULL OR length(strftime('%Y-%m-%dT%H:%M:%fZ', NEW.next_run_time, '+0 days')) <> 24) THEN RAISE(ABORT, 'next_run_time is not a time: write 2026-12-01T16:04:05Z, 2026-12-01 16:04 (UTC), an offset such as +08:00, or datetime(''now'',''+1 hour'')')
-    WHEN NEW.lease_expire_time IS NOT NEW.old_lease_expire_time AND (NOT (NEW.lease_expire_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR NEW.lease_expire_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
+    WHEN NEW.lease_expire_time IS NOT NEW.old_lease_expire_time AND NEW.lease_expire_time IS NOT NULL AND (NOT (NEW.lease_expire_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR NEW.lease_expire_time GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
       OR date(substr(NEW.lease_expire_time, 1, 10), '+0 days') IS NOT substr(NEW.lease_expire_time, 1, 10) OR substr(NEW.lease_expire_time, 12, 2) >= '24'
       OR strftime('%Y-%m-%dT%H:%M:%fZ', NEW.lease_expire_time, '+0 days') IS NULL OR length(strftime('%Y-%m-%dT%H:%M:%fZ', NEW.lease_expire_time, '+0 days')) <> 24) THEN RAISE(ABORT, 'lease_expire_time is not a time: write 2026-12-01T16:04:05Z, 2026-12-01 16:04 (UTC), an offset such as +08:00, or datetime(''now'',''+1 hour'')')
-    WHEN NEW.created_at IS NOT NEW.old_created_at AND (NOT (NEW.created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR NEW.created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
+    WHEN NEW.created_at IS NOT NEW.old_created_at AND NEW.created_at IS NOT NULL AND (NOT (NEW.created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR NEW.created_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
       OR date(substr(NEW.created_at, 1, 10), '+0 days') IS NOT substr(NEW.created_at, 1, 10) OR substr(NEW.created_at, 12, 2) >= '24'
       OR strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days') IS NULL OR length(strftime('%Y-%m-%dT%H:%M:%fZ', NEW.created_at, '+0 days')) <> 24) THEN RAISE(ABORT, 'created_at is not a time: write 2026-12-01T16:04:05Z, 2026-12-01 16:04 (UTC), an offset such as +08:00, or datetime(''now'',''+1 hour'')')
-    WHEN NEW.updated_at IS NOT NEW.old_updated_at AND (NOT (NEW.updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR NEW.updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
+    WHEN NEW.updated_at IS NOT NEW.old_updated_at AND NEW.updated_at IS NOT NULL AND (NOT (NEW.updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]' OR NEW.updated_at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][T ][0-9][0-9]:[0-9][0-9]*')
       OR date(substr(NEW.updated_at, 1, 10), '+0 days') IS NOT substr(NEW.updated_at, 1, 10) OR substr(NEW.updated_at, 12, 2) >= '24'
       OR strftime('%Y-%m-%dT%H:%M:%fZ', NEW.updated_at, '+0 days') IS NULL OR length(strftime('%Y-%m-%dT%H:%M:%fZ', NEW.updated_at, '+0 days')) <> 24) THEN RAISE(ABORT, 'updated_at is not a time: write 2026-12-01T16:04:05Z, 2026-12-01 16:04 (UTC), an offset such as +08:00, or datetime(''now'',''+1 hour'')')
   END;
