@@ -158,6 +158,7 @@ type Rules struct {
 	SilenceIsDeath  bool // LOST by silence allows a takeover
 	KillIsDeath     bool // after a kill nobody looks whether the lock is free
 	GuardDropped    bool // the lock is let go before the takeover is committed
+	NotAsked        bool // the takeover does not ask whether the worker is back
 	NoExecFence     bool // writes are fenced by executor alone
 	NoFence         bool // writes are not fenced at all
 	RegisterApart   bool // recovery and heartbeat row are two transactions

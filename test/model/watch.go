@@ -123,8 +123,8 @@ func (v *mover) takeOver(i int) {
 	j := int(p.whom)
 	q := &v.s.procs[j]
 	back := q.beat != p.saw || p.watch == byReboot && !q.oldBoot
-	if p.watch == unproven || p.watch == guardsNot {
-		back = false // the weakened rules ask for nothing
+	if v.m.Rules.NotAsked || p.watch == unproven {
+		back = false
 	}
 	for _, crashed := range []uint8{0, 1} {
 		v.do(action{"commits the takeover", uint8(i), crashed}, func(n *state) {
