@@ -45,7 +45,7 @@ var (
 	ORDER BY h.exec_id
 	LIMIT ?2`)
 	sqlRunBounds = define(`SELECT (SELECT min(exec_id) FROM exec_history), (SELECT max(exec_id) FROM exec_history)`)
-	sqlRunAt = define(`SELECT exec_id, start_time
+	sqlRunAt     = define(`SELECT exec_id, start_time
 	FROM exec_history
 	WHERE exec_id >= ?1
 	ORDER BY exec_id
@@ -233,7 +233,7 @@ var (
 	  AND (to_status = 'LOST' OR from_status = 'LOST' OR reason = 'lease_expired')
 	ORDER BY event_id`)
 	sqlEventBounds = define(`SELECT (SELECT min(event_id) FROM task_events), (SELECT max(event_id) FROM task_events)`)
-	sqlEventAt = define(`SELECT event_id, at
+	sqlEventAt     = define(`SELECT event_id, at
 	FROM task_events
 	WHERE event_id >= ?1
 	ORDER BY event_id
