@@ -348,3 +348,22 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestOutputDir(t *testing.T) {
+	for _, c := range []struct {
+		section map[string]any
+		want    string
+		fails   bool
+	}{
+		{nil, "/data/output", false},
+		{map[string]any{"output_dir": "/srv/r"}, "/srv/r", false},
+		{map[string]any{"output_dir": "r"}, "/etc/ns/r", false},
+		{map[string]any{"output_dir": 1}, "", true},
+		{map[string]any{"dir": "/x"}, "", true},
+	} {
+		got, err := OutputDir(c.section, "/etc/ns", "/data/output")
+		if got != c.want || c.fails != (err != nil) {
+			t.Errorf("%v: %q, %v", c.section, got, err)
+		}
+	}
+}

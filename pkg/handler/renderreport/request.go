@@ -203,3 +203,23 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// OutputDir reads the `options:` section of the task type: it knows output_dir
+// alone. A relative path starts from base, the configuration file's directory.
+func OutputDir(section map[string]any, base, def string) (string, error) {
+	dir := def
+	for key, v := range section {
+		s, isText := v.(string)
+		switch {
+		case key != "output_dir":
+			return "", fmt.Errorf("options: unknown key %q; known is output_dir", key)
+		case !isText || s == "":
+			return "", fmt.Errorf("options.output_dir: a path is wanted, not %v", v)
+		}
+		dir = s
+	}
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(base, dir)
+	}
+	return dir, nil
+}
