@@ -78,7 +78,7 @@ func queryFile(t *testing.T, path, sql string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-var all = []string{"add-task.sh", "backup.sh", "restore.sh", "prune.sh", "cron-to-nightshift"}
+var all = []string{"add-task.sh", "backup.sh", "restore.sh", "prune.sh", "cron-to-nightshift", "demo.sh"}
 
 func TestUsage(t *testing.T) {
 	for _, name := range all {
@@ -363,8 +363,8 @@ func TestPruneOfManyRowsGoesInSmallTransactions(t *testing.T) {
 }
 
 func TestALockedDatabaseIsSaidToBe(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits out the scripts' patience of 30 s")
+	if os.Getenv("NIGHTSHIFT_LONG") == "" {
+		t.Skip("waits out the scripts' patience of 30 s; set NIGHTSHIFT_LONG=1")
 	}
 	dir := database(t)
 	holder := exec.Command("sqlite3", filepath.Join(dir, "data", "nightshift.db"))
@@ -388,6 +388,22 @@ func TestALockedDatabaseIsSaidToBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := script(t, dir, "", "add-task.sh", "t"); got.status != 75 || !strings.Contains(got.stderr, "locked") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestDemo is the demonstration itself: three kills, the same bytes.
+func TestDemo(t *testing.T) {
+	for _, need := range []string{"../bin/supervisor", "../bin/nightshift", "../examples/clean_csv.py"} {
+		if _, err := os.Stat(need); err != nil {
+			t.Skipf("no %s; make build", need)
+		}
+	}
+	if testing.Short() {
+		t.Skip("runs the whole system")
+	}
+	got := script(t, t.TempDir(), "", "demo.sh")
+	if got.status != 0 || !strings.Contains(got.stdout, "\nverdict: ok kills=3 interruptions=3 status=SUCCESS") {
 		t.Errorf("%+v", got)
 	}
 }
