@@ -153,7 +153,7 @@ var keys = []key{
 	{name: "schedules.*.enabled", form: boolean, def: "true",
 		doc: "Whether the schedule is in force."},
 
-	{name: "hooks", form: section, doc: "A task of type `task` is added, in the same transaction, for each change in `on`. Its payload tells what happened. A hook's own task fires no hook."},
+	{name: "hooks", form: section, doc: "A task of type `task` is added, in the same transaction, for each change in `on`. Its payload tells what happened: `event`, `task_id`, `task_type`, `status`, `reason`, `exec_id`, `executor_id`, `retry_count`, `progress`. A hook's own task fires no hook."},
 	{name: "hooks.on", form: choices, def: "[FAILED, DEAD, slow, lost]", choices: []string{"SUCCESS", "FAILED", "DEAD", "CANCELLED", "slow", "lost"},
 		doc: "What fires the hook: a task that ends so, is slow, or is lost."},
 	{name: "hooks.task", form: text, defText: "no hooks", example: "notify",
