@@ -252,8 +252,15 @@ func nobodyWorks(workers []Worker, now time.Time) string {
 
 // addError gives a refusal of the store its exit status.
 func addError(err error) error {
-	var exists *store.ExistsError
-	if !errors.As(err, &exists) {
+	var (
+		exists *store.ExistsError
+		input  *store.InputError
+	)
+	switch {
+	case errors.As(err, &exists):
+	case errors.As(err, &input):
+		return fail(ExitInput, "", "%s", input.Why) // what was being done, a person knows
+	default:
 		return err
 	}
 	if exists.Key != "" {

@@ -133,7 +133,7 @@ func (d *Desk) controlOne(wish task.Control, id string) (words string, finished 
 	if after, getErr := d.get(id); getErr == nil && after.Status.Final() {
 		return finishedWords(&after, now), true, nil
 	}
-	return "", false, notFound(err, id)
+	return "", false, addError(notFound(err, id))
 }
 
 func finishedWords(t *task.Task, now time.Time) string {

@@ -105,6 +105,9 @@ func (d *Desk) DBBackup(dst string) error {
 	if _, err := os.Lstat(abs); err == nil {
 		return fail(ExitCantCreate, "a backup never overwrites; choose another name", "%s exists already", esc(abs))
 	}
+	if _, err := os.Stat(filepath.Dir(abs)); err != nil {
+		return fail(ExitCantCreate, "make it first, or choose another", "there is no directory %s", esc(filepath.Dir(abs)))
+	}
 	if err := d.open(reads); err != nil {
 		return err
 	}
