@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -141,5 +142,56 @@ func endSupervisor(t *testing.T, file string) {
 			t.Errorf("supervisor %d does not end", pid)
 			return
 		}
+	}
+}
+
+var (
+	span     = regexp.MustCompile("`nightshift ([^`\n]+)`")
+	fenced   = regexp.MustCompile(`(?m)^(?:\$ |id=\$\()?nightshift (.+?)(?:\)|\s+#.*|\s*\|\|.*|\s*>.*)?$`)
+	verbWord = regexp.MustCompile(`^[a-z-]+$`)
+)
+
+// TestVerbsInTheTextExist: each `nightshift VERB --flag` that a page mentions is
+// one that the program has.
+func TestVerbsInTheTextExist(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the binaries")
+	}
+	program := filepath.Join(rig.Binaries(t), "nightshift")
+	helps := map[string]string{}
+	help := func(verb string) string {
+		if _, asked := helps[verb]; !asked {
+			out, err := exec.Command(program, append(strings.Fields(verb), "--help")...).Output()
+			if err != nil {
+				out = nil
+			}
+			helps[verb] = string(out)
+		}
+		return helps[verb]
+	}
+	for name, text := range pages(t) {
+		for _, m := range append(span.FindAllStringSubmatch(text, -1), fenced.FindAllStringSubmatch(text, -1)...) {
+			words := strings.Fields(m[1])
+			verb := words[0]
+			if !verbWord.MatchString(verb) {
+				continue // a flag, or a word in capitals that stands for a verb
+			}
+			if len(words) > 1 && verbWord.MatchString(words[1]) && strings.Contains(help(verb), "\n  "+words[1]+" ") {
+				verb += " " + words[1]
+			}
+			if help(verb) == "" {
+				t.Errorf("%s: `nightshift %s`: there is no verb %s", name, m[1], verb)
+				continue
+			}
+			for _, word := range words[1:] {
+				flag, _, _ := strings.Cut(word, "=")
+				if strings.HasPrefix(flag, "-") && flag != "--" && !regexp.MustCompile(`(^|[\s,])`+regexp.QuoteMeta(flag)+`\b`).MatchString(help(verb)) && flag != "--help" {
+					t.Errorf("%s: `nightshift %s`: %s has no flag %s", name, m[1], verb, flag)
+				}
+			}
+		}
+	}
+	if len(helps) < 15 {
+		t.Errorf("only %d verbs were found in the pages", len(helps))
 	}
 }
