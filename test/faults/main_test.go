@@ -128,24 +128,17 @@ func newDisk(t testing.TB, size string) *disk {
 			t.Errorf("losetup -d: %v: %s", err, out)
 		}
 	})
-	d.on()
+	d.must("mount", d.loop, d.mount)
 	return d
 }
 
-func (d *disk) on() { d.t.Helper(); d.must("mount", d.loop, d.mount) }
-
-// off takes the disk off once the killed have let go of it.
-func (d *disk) off() {
+// again takes the disk off, once the killed have let go of it, and puts it back.
+func (d *disk) again() {
 	d.t.Helper()
-	var out string
 	var err error
-	for range 100 {
-		if out, err = command("umount", d.mount); err == nil {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
+	if d.loop, err = night.Remount(d.mount, d.loop, d.image); err != nil {
+		d.t.Fatal(err)
 	}
-	d.t.Fatalf("umount: %v: %s", err, out)
 }
 
 func (d *disk) must(args ...string) {

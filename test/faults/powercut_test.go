@@ -167,8 +167,7 @@ func cutOnce(t *testing.T, d *disk, path string, after time.Duration) []string {
 	}
 	<-read
 	_ = cmd.Wait() // it was killed
-	d.off()
-	d.on()
+	d.again()
 	return said
 }
 

@@ -109,7 +109,7 @@ func (m *nemesis) reboot(r *rand.Rand) string {
 	boot := fmt.Sprintf("00000000-0000-4000-8000-%012x", r.Uint64()>>16)
 	m.world.Lock()
 	defer m.world.Unlock()
-	m.n.sys.crash(&m.n.tally)
+	m.n.sys.blackout(&m.n.tally)
 	m.n.cut.RLock()
 	defer m.n.cut.RUnlock()
 	if out, err := m.n.g.sql("UPDATE worker_heartbeats SET boot_id='" + boot + "'"); err != nil {

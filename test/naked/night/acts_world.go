@@ -252,7 +252,7 @@ func (m *nemesis) powerCut(boot string) error {
 	if err := PowerOff(m.n.g.mount); err != nil {
 		return err
 	}
-	m.n.sys.crash(&m.n.tally)
+	m.n.sys.blackout(&m.n.tally)
 	m.n.eff.mark("UP")
 	if err := m.n.watch.detach(); err != nil {
 		m.n.g.log("acts.log", "reader closed: "+err.Error()) // its disk is gone

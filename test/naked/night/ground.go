@@ -91,23 +91,40 @@ func (g *ground) makeDisk() error {
 	return nil
 }
 
-// remount takes the disk off and puts it back, as a reboot does.
+// remount takes the disk off and puts it back, as a reboot does. It comes back on
+// another loop device: a copy of the mount in somebody's namespace would keep the
+// old file system, which is cut off, alive on the old one.
 func (g *ground) remount() error {
+	loop, err := Remount(g.mount, g.loop, filepath.Join(g.root, "disk.img"))
+	g.loop = loop
+	return err
+}
+
+// Remount takes a file system that was cut off from its loop device and mounts the
+// image again on a new one, which it returns.
+func Remount(mount, loop, image string) (string, error) {
 	var out string
 	var err error
-	for range 50 {
-		if out, err = run("umount", g.mount); err == nil {
+	for range 100 {
+		if out, err = run("umount", mount); err == nil {
 			break
 		}
-		time.Sleep(100 * time.Millisecond) // the last of the killed is on its way out
+		time.Sleep(50 * time.Millisecond) // the last of the killed is on its way out
 	}
 	if err != nil {
-		return fmt.Errorf("umount: %w: %s", err, out)
+		return loop, fmt.Errorf("umount: %w: %s", err, out)
 	}
-	if out, err = run("mount", g.loop, g.mount); err != nil {
-		return fmt.Errorf("mount: %w: %s", err, out)
+	if out, err := run("losetup", "-d", loop); err != nil {
+		return loop, fmt.Errorf("losetup -d: %w: %s", err, out)
 	}
-	return nil
+	if out, err = run("losetup", "-f", "--show", image); err != nil {
+		return loop, fmt.Errorf("losetup: %w: %s", err, out)
+	}
+	loop = out
+	if out, err = run("mount", loop, mount); err != nil {
+		return loop, fmt.Errorf("mount: %w: %s", err, out)
+	}
+	return loop, nil
 }
 
 func (g *ground) remove() {
@@ -121,6 +138,7 @@ func (g *ground) remove() {
 		}
 	}
 	if g.mount != "" {
+		g.endHolders()
 		if out, err := run("umount", g.mount); err != nil {
 			g.story.say("umount: %v: %s", err, out)
 		}

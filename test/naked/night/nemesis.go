@@ -127,7 +127,7 @@ func (m *nemesis) perform(a act, r *rand.Rand) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.done[a.name]++
-	m.said = a.name + " " + what
+	m.said = a.name + " " + what[:min(len(what), 60)]
 }
 
 // beside runs f beside the next acts, one of a name at a time.

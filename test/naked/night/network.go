@@ -16,6 +16,7 @@ type network struct {
 	g     *ground
 	ns    string // "": no namespace
 	veth  string
+	peer  string // its other end, in the namespace
 	addr  string
 	url   string
 	serve *exec.Cmd
@@ -49,17 +50,17 @@ func (w *network) wire() error {
 	}
 	n := os.Getpid() % 60000
 	w.ns, w.veth = fmt.Sprintf("nakedns%d", n), fmt.Sprintf("nkd%d", n)
-	peer := fmt.Sprintf("nkp%d", n)
+	w.peer = fmt.Sprintf("nkp%d", n)
 	net := fmt.Sprintf("10.%d.%d.", 200+n/250%50, n%250)
 	w.addr = net + "2:8089"
 	for _, args := range []string{
 		"netns add " + w.ns,
-		"link add " + w.veth + " type veth peer name " + peer,
-		"link set " + peer + " netns " + w.ns,
+		"link add " + w.veth + " type veth peer name " + w.peer,
+		"link set " + w.peer + " netns " + w.ns,
 		"addr add " + net + "1/30 dev " + w.veth,
 		"link set " + w.veth + " up",
-		"netns exec " + w.ns + " ip addr add " + net + "2/30 dev " + peer,
-		"netns exec " + w.ns + " ip link set " + peer + " up",
+		"netns exec " + w.ns + " ip addr add " + net + "2/30 dev " + w.peer,
+		"netns exec " + w.ns + " ip link set " + w.peer + " up",
 	} {
 		if out, err := run(append([]string{"ip"}, strings.Fields(args)...)...); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", args, err, out)
@@ -79,7 +80,9 @@ func (w *network) start() error {
 	args := []string{filepath.Join(w.g.bin, "apiserver"), "-addr", w.addr, "-items", fmt.Sprint(fetchItems),
 		"-page-size", fmt.Sprint(fetchPage), "-stall", "20ms", "-fail", "0.02", "-cut", "300", "-cut-every", "50"}
 	if w.ns != "" {
-		args = append([]string{"ip", "netns", "exec", w.ns}, args...)
+		// Not `ip netns exec`: that makes a mount namespace, whose copy of the disk's
+		// mount would keep the disk busy.
+		args = append([]string{"nsenter", "--net=/run/netns/" + w.ns}, args...)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	if err := cmd.Start(); err != nil {
@@ -103,8 +106,10 @@ func (w *network) mend() error {
 	return w.start()
 }
 
+// link sets the far end: with the near one down the route would go, and the packets
+// with it to whoever is the default gateway here.
 func (w *network) link(state string) error {
-	if out, err := run("ip", "link", "set", w.veth, state); err != nil {
+	if out, err := run("nsenter", "--net=/run/netns/"+w.ns, "ip", "link", "set", w.peer, state); err != nil {
 		return fmt.Errorf("ip link set %s: %w: %s", state, err, out)
 	}
 	return nil

@@ -173,6 +173,9 @@ func (n *night) live(ctx context.Context) (*Verdict, error) {
 	v.add(n.g.leftovers()...)
 	n.eff.read()
 	v.add(n.check(v)...)
+	if err := n.watch.db.Close(); err != nil {
+		v.add("reader: " + err.Error())
+	}
 	v.conclude(n)
 	if v.Failed() {
 		n.g.keep = true
@@ -221,7 +224,7 @@ func (n *night) releasePaused() {
 	}
 	_, err := n.g.sql("UPDATE tasks SET control='resume' WHERE status='PAUSED' AND control IS NULL OR control='pause'")
 	if err != nil {
-		n.story.say("resume: %v", err)
+		n.g.log("acts.log", "resume: "+err.Error()) // tried again
 	}
 }
 

@@ -177,7 +177,7 @@ func (s *Stage) ReadOnly(d time.Duration) error {
 		return fmt.Errorf("remount,abort: %w: %s", err, out)
 	}
 	time.Sleep(d)
-	s.n.sys.crash(&s.n.tally)
+	s.n.sys.blackout(&s.n.tally)
 	s.n.eff.mark("UP")
 	if err := s.n.watch.detach(); err != nil {
 		s.Say("reader closed: %v", err) // its disk is gone

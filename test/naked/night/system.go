@@ -32,6 +32,7 @@ type keeper struct {
 	gone   chan struct{} // closed when cmd has ended
 	last   string        // how the last one ended
 	starts int
+	since  time.Time // the last start
 }
 
 func newSystem(g *ground, o Options) *system {
@@ -66,6 +67,7 @@ func (s *system) up() {
 func (s *system) down(limit time.Duration) []string {
 	for _, k := range s.keepers {
 		k.want(false)
+		k.settle() // one that has not set up its signals yet dies of TERM like any program
 	}
 	for _, k := range s.keepers {
 		k.signal(syscall.SIGTERM)
@@ -86,7 +88,14 @@ func (s *system) down(limit time.Duration) []string {
 	return wrong
 }
 
-// crash kills everything at once, as a power cut does, and waits until it is gone.
+// blackout is a crash that nothing survives, not even what has left its tree and
+// its environment behind.
+func (s *system) blackout(t *tally) {
+	s.crash(t)
+	s.g.endHolders()
+}
+
+// crash kills everything at once, and waits until it is gone.
 func (s *system) crash(t *tally) {
 	for _, k := range s.keepers {
 		k.want(false)
@@ -130,7 +139,7 @@ func (t *tally) count(p *process, s *system) {
 // abandon leaves nothing running, whatever happened.
 func (s *system) abandon() {
 	var t tally
-	s.crash(&t)
+	s.blackout(&t)
 }
 
 // dumpStacks makes every worker write its goroutines to its log before it is
@@ -174,6 +183,7 @@ func (k *keeper) start() {
 		return
 	}
 	k.starts++
+	k.since = time.Now()
 	k.cmd, k.gone = cmd, make(chan struct{})
 	go k.watch(cmd, k.gone)
 }
@@ -224,6 +234,14 @@ func (k *keeper) wait(limit time.Duration) bool {
 	case <-time.After(max(limit, 0)):
 		return false
 	}
+}
+
+// settle waits until the process is past its start.
+func (k *keeper) settle() {
+	k.mu.Lock()
+	since := k.since
+	k.mu.Unlock()
+	time.Sleep(time.Until(since.Add(2 * time.Second)))
 }
 
 func (k *keeper) ended() string {
