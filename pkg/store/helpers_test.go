@@ -229,3 +229,21 @@ func writeFile(t testing.TB, path, text string) {
 		t.Fatal(err)
 	}
 }
+
+// finishMany carries n tasks to SUCCESS.
+func finishMany(t testing.TB, s *Store, n int) {
+	t.Helper()
+	mustAdd(t, s, make([]NewTask, n)...)
+	var done []Finish
+	for left := n; left > 0; {
+		r, err := s.Turn(done, claimFor(executors("w1", 32)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left -= len(done)
+		done = done[:0]
+		for _, c := range r.Claimed {
+			done = append(done, Finish{Fence: c.Fence(), Verdict: Succeed, Now: night})
+		}
+	}
+}

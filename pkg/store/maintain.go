@@ -32,11 +32,7 @@ type maintenance struct {
 }
 
 func (m *maintenance) round(s *Store) {
-	if s.Err() == nil && s.replaced() {
-		s.failed.CompareAndSwap(nil, &ReplacedError{s.path})
-		s.log.Error("the database file was removed or replaced: nothing is written any more", "path", s.path)
-	}
-	if s.Err() != nil {
+	if s.Err() != nil || s.outdated() != nil {
 		return
 	}
 	if err := s.keepBallast(); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -45,6 +41,24 @@ func (m *maintenance) round(s *Store) {
 	if s.wal {
 		m.tendWAL(s)
 	}
+}
+
+// outdated fails the store when its file is no longer the one it was opened as.
+func (s *Store) outdated() error {
+	if s.replaced() {
+		return s.fail(&ReplacedError{s.path})
+	}
+	version := schemaVersion
+	if err := s.read("version", func(c *conn) (err error) {
+		version, err = s.version(c)
+		return err
+	}); err != nil {
+		return nil // the writes will say what is wrong
+	}
+	if version != schemaVersion {
+		return s.fail(&NewerSchemaError{s.path, version, schemaVersion})
+	}
+	return nil
 }
 
 // tendWAL checkpoints what the writer's own checkpoints leave. They are passive and

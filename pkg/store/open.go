@@ -101,6 +101,9 @@ func (s *Store) connect() error {
 	}
 	s.reads.init(s)
 	if s.opts.ReadOnly {
+		if err := configure(c, readSettings); err != nil {
+			return errors.Join(s.explain(err), c.close())
+		}
 		s.reads.adopt(c)
 		return nil
 	}
@@ -191,12 +194,15 @@ func (s *Store) admit(c *conn) error {
 		if err := c.script("PRAGMA journal_mode = " + mode); err != nil {
 			return err
 		}
-		return s.configure(c)
+		return configure(c, s.writeSettings())
 	})
 	if err != nil {
 		return s.explain(err)
 	}
 	if err := s.migrate(c); err != nil {
+		return s.explain(err)
+	}
+	if err := configure(c, readSettings); err != nil {
 		return s.explain(err)
 	}
 	missing, err := missingObjects(c)
@@ -216,44 +222,48 @@ func (s *Store) admit(c *conn) error {
 // ignored in silence, and the driver resets some (P1, P2).
 type setting struct{ name, value, want string }
 
-func (s *Store) settings() []setting {
+// readSettings are those of every connection.
+var readSettings = []setting{
+	{"trusted_schema", "OFF", "0"},
+	{"cell_size_check", "ON", "1"},
+	{"temp_store", "MEMORY", "2"}, // temporary files can fill another partition
+	{"mmap_size", "0", "0"},       // a stray write must not reach the file
+	{"user_version", "", strconv.Itoa(schemaVersion)},
+}
+
+// writeSettings are those of the writer beyond readSettings.
+func (s *Store) writeSettings() []setting {
 	all := []setting{
 		{"synchronous", "FULL", "2"}, // NORMAL loses acknowledged commits in a power cut
+		{"journal_mode", "", "wal"},  // a file that cannot have a WAL answers "delete" without an error
 		{"foreign_keys", "ON", "1"},
-		{"trusted_schema", "OFF", "0"},
-		{"cell_size_check", "ON", "1"},
 		{"recursive_triggers", "OFF", "0"},
-		{"temp_store", "MEMORY", "2"}, // temporary files can fill another partition
 		{"cache_size", "-8000", "-8000"},
-		{"mmap_size", "0", "0"}, // a stray write must not reach the file
 		{"wal_autocheckpoint", strconv.Itoa(checkpointPages), strconv.Itoa(checkpointPages)},
 		{"journal_size_limit", strconv.Itoa(walLimit), strconv.Itoa(walLimit)},
 	}
 	if !s.wal {
 		all[0] = setting{"synchronous", "EXTRA", "3"} // the journal's directory is synced, too
+		all[1] = setting{"journal_mode", "", "truncate"}
 	}
 	return all
 }
 
-func (s *Store) configure(c *conn) error {
-	for _, p := range s.settings() {
-		if err := c.script("PRAGMA " + p.name + " = " + p.value); err != nil {
-			return err
+// configure sets pragmas, where there is a value to set, and reads each back.
+func configure(c *conn, settings []setting) error {
+	for _, p := range settings {
+		if p.value != "" {
+			if err := c.script("PRAGMA " + p.name + " = " + p.value); err != nil {
+				return fmt.Errorf("PRAGMA %s: %w", p.name, err)
+			}
 		}
 		got, err := c.pragma("PRAGMA " + p.name)
 		if err != nil {
-			return err
+			return fmt.Errorf("PRAGMA %s: %w", p.name, err)
 		}
 		if got != p.want && !(p.name == "mmap_size" && got == "") { // built without mmap: no answer
-			return fmt.Errorf("PRAGMA %s is %q where %q was set", p.name, got, p.want)
+			return fmt.Errorf("PRAGMA %s is %q where it must be %q", p.name, got, p.want)
 		}
-	}
-	mode, err := c.pragma("PRAGMA journal_mode")
-	if err != nil {
-		return err
-	}
-	if (mode == "wal") != s.wal { // a file that cannot have a WAL answers "delete" without an error
-		return fmt.Errorf("journal_mode is %q", mode)
 	}
 	return nil
 }

@@ -90,7 +90,8 @@ func (s *Store) readConn() (c *conn, err error) {
 		if c, err = openConn(s.path, true); err != nil {
 			return err
 		}
-		if _, err = s.version(c); err != nil { // the first look opens WAL and shared memory
+		// The first look at the file opens WAL and shared memory.
+		if err = configure(c, readSettings); err != nil {
 			return errors.Join(err, c.close())
 		}
 		return nil

@@ -56,7 +56,7 @@ type Store struct {
 	w      *writer // nil when read-only
 	reads  readers
 	full   atomic.Bool // the ballast is spent: claims pause
-	failed atomic.Pointer[ReplacedError]
+	failed atomic.Pointer[error]
 
 	closing   chan struct{}
 	closeOnce sync.Once
@@ -97,12 +97,20 @@ func (s *Store) Close() error {
 func (s *Store) Path() string { return s.path }
 
 // Err is not nil once the store can never write again: its file was removed or
-// replaced. The process should end and start anew.
+// replaced, or a newer program has migrated it. The process should end and start anew.
 func (s *Store) Err() error {
 	if e := s.failed.Load(); e != nil {
-		return e
+		return *e
 	}
 	return nil
+}
+
+// fail makes err the answer to every write from now on; the first one stays.
+func (s *Store) fail(err error) error {
+	if s.failed.CompareAndSwap(nil, &err) {
+		s.log.Error("nothing is written any more", "path", s.path, "err", err)
+	}
+	return s.Err()
 }
 
 // DiskFull reports that the ballast is spent: finishes are still written, claims pause.

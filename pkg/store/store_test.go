@@ -4,12 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"nightshift/pkg/task"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTaskFromInsertToSuccess(t *testing.T) {
 	s := newStore(t, Options{})

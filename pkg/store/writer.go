@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sqlite3 "github.com/mattn/go-sqlite3"
@@ -40,6 +41,8 @@ type writer struct {
 
 	mu     sync.RWMutex // held for reading while ops is sent to, for writing to close it
 	closed bool
+
+	commits atomic.Int64 // transactions so far
 
 	sick   string // the trouble that was last logged; "" when all is well
 	sickAt time.Time
@@ -171,10 +174,7 @@ func (w *writer) attempt(group *[]*op, deadline time.Time) (err error) {
 		return err
 	}
 	if w.s.replaced() {
-		e := &ReplacedError{w.s.path}
-		w.s.failed.Store(e)
-		w.s.log.Error("the database file was removed or replaced: nothing is written any more", "path", w.s.path)
-		return e
+		return w.s.fail(&ReplacedError{w.s.path})
 	}
 	if err := w.begin((*group)[0].outside, deadline); err != nil {
 		return err
@@ -198,6 +198,7 @@ func (w *writer) attempt(group *[]*op, deadline time.Time) (err error) {
 		}
 		return unknown{w.rolledBack(err)}
 	}
+	w.commits.Add(1)
 	pass(*group, "/after-commit")
 	return nil
 }
