@@ -126,6 +126,19 @@ func (p *process) closeStore() {
 	}
 }
 
+// secondOfItsName names the live worker of this id, which has another lock (the
+// run directories differ) and writes this log file.
+func (p *process) secondOfItsName(held error) error {
+	if err := p.openStore(); err != nil {
+		return exit(ExitConfig, "%w", held)
+	}
+	defer p.closeStore()
+	if err := p.clearOldLife(); err != nil {
+		return err
+	}
+	return exit(ExitConfig, "%w", held)
+}
+
 // clearOldLife proves that nothing of an earlier life of this worker runs, be it
 // under this lock or, where the data or run directory was moved, under the one
 // that the heartbeat row names.

@@ -104,7 +104,7 @@ func Run(ctx context.Context, o Options) int {
 	// Caught, not ignored: an ignored signal would be inherited by every program. A
 	// reader of our stderr that went away (`make run | head`) must not end the worker.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	p := &process{opts: o, clock: o.Clock, done: make(chan struct{})}
+	p := &process{opts: o, log: hclog.NewNullLogger(), clock: o.Clock, done: make(chan struct{})}
 	if p.clock == nil {
 		p.clock = systemClock()
 	}
@@ -122,9 +122,7 @@ func Run(ctx context.Context, o Options) int {
 }
 
 func (p *process) lastWords(code int, err error) {
-	if p.log != nil {
-		p.log.Error("worker ends", "worker", p.id, "exit", code, "err", err)
-	}
+	p.log.Error("worker ends", "worker", p.id, "exit", code, "err", err)
 	// Stderr belongs to the supervisor's story; where it cannot be written nobody listens.
 	_, _ = fmt.Fprintf(p.opts.Stderr, "worker %s: %v\n", p.id, err)
 }
@@ -140,10 +138,13 @@ func (p *process) live(ctx context.Context) error {
 	if err := p.prepare(); err != nil {
 		return err
 	}
-	defer p.closeLogs()
 	if err := p.takeLock(); err != nil {
 		return err
 	}
+	if err := p.openLogs(); err != nil {
+		return err
+	}
+	defer p.closeLogs()
 	if err := p.openStore(); err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (p *process) live(ctx context.Context) error {
 	return p.work(ctx, len(resume))
 }
 
-// prepare reads the configuration and opens the logs.
+// prepare reads the configuration and makes the directories.
 func (p *process) prepare() error {
 	p.id = p.opts.WorkerID
 	if p.id == "" {
@@ -183,18 +184,28 @@ func (p *process) prepare() error {
 	if err := makeDirs(cfg.DataDir, runDir(cfg.DataDir), cfg.Log.Dir); err != nil {
 		return err
 	}
-	if p.logs, err = logging.Open(logging.Options{Worker: p.id, Config: cfg.Log, Console: p.opts.Stderr}); err != nil {
+	n := p.opts.Slots
+	if n == 0 {
+		n = cfg.Worker.Slots
+	}
+	p.slots = slotNames(p.id, n)
+	return nil
+}
+
+// openLogs comes after the lock, which says better than a log file who is second.
+func (p *process) openLogs() (err error) {
+	p.logs, err = logging.Open(logging.Options{Worker: p.id, Config: p.config().Log, Console: p.opts.Stderr})
+	var held *logging.HeldError
+	if errors.As(err, &held) {
+		return p.secondOfItsName(held)
+	}
+	if err != nil {
 		return exit(ExitTempFail, "log files: %w", err)
 	}
 	p.log = p.logs.Logger()
 	if p.line, err = openLifeline(p.clock, p.log); err != nil {
 		return &exitError{ExitUsage, err}
 	}
-	n := p.opts.Slots
-	if n == 0 {
-		n = cfg.Worker.Slots
-	}
-	p.slots = slotNames(p.id, n)
 	return nil
 }
 

@@ -172,7 +172,7 @@ func TestCR08KilledScript(t *testing.T) {
 	s.Add("a", "steps", "{}")
 	s.Start(1)
 	pid := 0
-	s.Until("a worker", patience, func() bool { pid = s.WorkerPID("w1"); return pid != 0 })
+	s.Until("a worker", patience, func() bool { pid = s.WorkerPID("w1.1"); return pid != 0 })
 	s.UntilStatus("o", "DEAD", patience)
 	got := s.Text("SELECT result FROM exec_history WHERE task_id='o' ORDER BY exec_id LIMIT 1")
 	if !strings.Contains(got, "signal 9") || !strings.Contains(got, "memory") {
@@ -182,7 +182,7 @@ func TestCR08KilledScript(t *testing.T) {
 		t.Errorf("retry and crash count %s: it is the task's own failure", n)
 	}
 	s.UntilStatus("a", "SUCCESS", patience)
-	if s.WorkerPID("w1") != pid {
+	if s.WorkerPID("w1.1") != pid {
 		t.Error("the worker went down with it")
 	}
 }

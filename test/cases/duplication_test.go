@@ -74,15 +74,15 @@ func TestDU02LongHealthyTask(t *testing.T) {
 func TestDU04LaptopLidWholeSystem(t *testing.T) {
 	s := newSteps(t, 1, "")
 	s.Add("a", "steps", "{}")
-	s.Start(2, "--silence-limit", "3s")
+	s.Start(2, "--silence-limit", "5s")
 	s.Until("some steps", patience, func() bool { return stepsOf(t, s, "a") >= 15 })
 	pids := append([]int{s.Supervisor()}, s.Marked()...)
 	before := s.WorkerPID("w1")
 	for _, pid := range pids {
 		s.Signal(pid, syscall.SIGSTOP)
 	}
-	time.Sleep(8 * time.Second) // longer than every limit of the supervisor in this test
-	for _, pid := range pids {  // the supervisor first
+	time.Sleep(12 * time.Second) // longer than every limit of the supervisor in this test
+	for _, pid := range pids {   // the supervisor first
 		s.Signal(pid, syscall.SIGCONT)
 	}
 	s.UntilStatus("a", "SUCCESS", patience)
