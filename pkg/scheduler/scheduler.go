@@ -160,6 +160,7 @@ var ErrAbandoned = errors.New("a handler could not be stopped")
 func (s *Scheduler) Run() error {
 	l := s.newLoop()
 	defer l.close()
+	l.pullIn(l.now()) // retries stamped before this start, under whatever clock
 	for _, t := range s.resume {
 		l.start(t, l.set)
 	}

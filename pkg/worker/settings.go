@@ -88,33 +88,26 @@ func (p *process) handlerFor(cfg *config.Config, name string, t config.TaskType)
 	}
 	switch t.Builtin {
 	case "fetch_data":
-		o, err := fetchdata.ParseOptions(t.Options, t.Dir, outputDir(cfg, t))
+		o, err := fetchdata.ParseOptions(t.Options, t.Dir, filepath.Join(cfg.DataDir, "output"))
 		if err != nil {
 			return nil, err
 		}
 		return fetchdata.New(o)
 	case "render_report":
-		return renderreport.New(renderreport.Options{Source: p.reportSource(cfg), OutputDir: outputDir(cfg, t)})
+		dir, err := renderreport.OutputDir(t.Options, t.Dir, filepath.Join(cfg.DataDir, "output"))
+		if err != nil {
+			return nil, err
+		}
+		return renderreport.New(renderreport.Options{Source: p.reportSource(cfg, dir), OutputDir: dir})
 	}
 	return nil, fmt.Errorf("no command, and no handler of this name in this worker")
 }
 
-// outputDir is where a built-in type writes: its own option, or below the data.
-func outputDir(cfg *config.Config, t config.TaskType) string {
-	if dir, ok := t.Options["output_dir"].(string); ok && dir != "" {
-		if filepath.IsAbs(dir) {
-			return dir
-		}
-		return filepath.Join(t.Dir, dir)
-	}
-	return filepath.Join(cfg.DataDir, "output")
-}
-
 // reportSource is where the shift report finds its facts.
-func (p *process) reportSource(cfg *config.Config) renderreport.Source {
+func (p *process) reportSource(cfg *config.Config, outputDir string) renderreport.Source {
 	return renderreport.FromStore(renderreport.StoreOptions{
 		Store: p.store, DataDir: cfg.DataDir, LogDir: cfg.Log.Dir, TasksDir: cfg.TasksDir(),
-		OutputDir: filepath.Join(cfg.DataDir, "output"), Budget: cfg.Retention.DiskBudget,
+		OutputDir: outputDir, Budget: cfg.Retention.DiskBudget,
 		Version: p.opts.Version, SuspectAfter: cfg.Worker.SuspectAfter, Now: p.clock.Now,
 		Next: func(name string, after time.Time) time.Time {
 			s, known := cfg.Schedules[name]

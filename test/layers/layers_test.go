@@ -16,24 +16,27 @@ import (
 var rooms = map[string][]string{
 	"pkg/task":                   {},
 	"pkg/liveness":               {},
-	"pkg/logging":                {},
+	"pkg/logging":                {"pkg/config"},
 	"pkg/cron":                   {"pkg/task"},
 	"pkg/config":                 {"pkg/task", "pkg/cron"},
 	"pkg/execlog":                {},
 	"pkg/supervisor":             {"pkg/liveness"},
-	"pkg/store":                  {"", "pkg/task", "pkg/liveness"},
+	"pkg/failpoint":              {},
+	"pkg/store":                  {"", "pkg/task", "pkg/liveness", "pkg/failpoint"},
 	"pkg/handler":                {"pkg/task"},
 	"pkg/handler/handlertest":    {"pkg/task", "pkg/handler"},
-	"pkg/handler/program":        {"pkg/task", "pkg/handler", "pkg/execlog", "pkg/liveness", "pkg/handler/program/client"},
+	"pkg/handler/program":        {"pkg/task", "pkg/handler", "pkg/execlog", "pkg/liveness", "pkg/failpoint", "pkg/handler/program/client"},
 	"pkg/handler/program/client": {"pkg/task", "pkg/handler"},
 	"pkg/handler/fetchdata":      {"pkg/task", "pkg/handler"},
 	"pkg/handler/renderreport":   {"pkg/task", "pkg/handler", "pkg/store"},
-	"pkg/executor":               {"pkg/task", "pkg/handler", "pkg/store"},
-	"pkg/scheduler":              {"pkg/task", "pkg/handler", "pkg/store", "pkg/executor", "pkg/cron", "pkg/liveness"},
+	"pkg/operator/screen":        {"pkg/task"},
+	"pkg/operator/cmdline":       {"pkg/config", "pkg/operator/screen"},
+	"pkg/executor":               {"pkg/task", "pkg/handler", "pkg/store", "pkg/failpoint"},
+	"pkg/scheduler":              {"pkg/task", "pkg/handler", "pkg/store", "pkg/executor", "pkg/cron", "pkg/liveness", "pkg/failpoint"},
 }
 
 // wide are the rooms that may import anything of ours below cmd/.
-var wide = []string{"pkg/worker", "pkg/operator", "pkg/operator/screen", "cmd/worker"}
+var wide = []string{"pkg/worker", "pkg/operator", "cmd/worker"}
 
 type listed struct {
 	ImportPath string
