@@ -1,14 +1,11 @@
 package program
 
-import (
-	"os"
-	"syscall"
-)
+import "syscall"
 
 // channels are the descriptors between the worker and one program.
 type channels struct {
-	stdout, stderr, speech *os.File // ours: non-blocking, waited for by the runtime's poller
-	theirs                 [3]int   // the program's ends: stdout, stderr, descriptor 3; blocking
+	ours   [3]int // stdout, stderr, descriptor 3; non-blocking
+	theirs [3]int // the program's ends of them; blocking
 }
 
 // openChannels makes them; on an error nothing stays open.
@@ -34,9 +31,7 @@ func openChannels() (*channels, error) {
 		}
 	}
 	return &channels{
-		stdout: os.NewFile(uintptr(fds[0][0]), "stdout of a program"),
-		stderr: os.NewFile(uintptr(fds[1][0]), "stderr of a program"),
-		speech: os.NewFile(uintptr(fds[2][0]), "descriptor 3 of a program"),
+		ours:   [3]int{fds[0][0], fds[1][0], fds[2][0]},
 		theirs: [3]int{fds[0][1], fds[1][1], fds[2][1]},
 	}, nil
 }
@@ -48,15 +43,13 @@ func closePair(p [2]int) {
 }
 
 // closeTheirs closes the program's ends, which it has inherited by then.
-func (c *channels) closeTheirs() {
-	for _, fd := range c.theirs {
-		syscall.Close(fd)
-	}
-}
+func (c *channels) closeTheirs() { closeAll(c.theirs) }
 
 // closeOurs is for a program that did not start.
-func (c *channels) closeOurs() {
-	c.stdout.Close()
-	c.stderr.Close()
-	c.speech.Close()
+func (c *channels) closeOurs() { closeAll(c.ours) }
+
+func closeAll(fds [3]int) {
+	for _, fd := range fds {
+		syscall.Close(fd)
+	}
 }

@@ -14,13 +14,24 @@ import (
 const unreadPatience = 5 * time.Second
 
 // outputPatience is how long a process that the program left in the background may
-// go on printing after the program's end: `exec > >(tee log)` needs a moment.
-const outputPatience = time.Second
+// go on printing after the program's end: `exec > >(tee log)` needs a moment, and
+// more than one on a machine that is busy.
+const outputPatience = 3 * time.Second
+
+// silence is how long a program may run before anybody listens to it, or gives it
+// orders. A very short one, of which there may be thousands, has ended by then, and
+// is spared four goroutines; another gets the answer to its first word that much later.
+const silence = 5 * time.Millisecond
 
 // attend waits for the program's end and takes care that it ends when it should
 // (DESIGN §7): told at its checkpoint when it speaks, TERM when it does not, KILL
 // when its patience is over.
 func (x *execution) attend(ctx context.Context) {
+	if x.child.endsWithin(silence) {
+		return
+	}
+	x.listen()
+	go x.child.wait()
 	stop, over := x.t.Stop, ctx.Done()
 	told := x.speech.told
 	var deaf *time.Timer // rings when a stop reply was given long ago
@@ -180,6 +191,13 @@ func (x *execution) clear() {
 // buries it. A program that was told to end is gone with all its descendants after
 // it; for one that ended by itself the ones that hide are looked for afterwards.
 func (x *execution) settle(ctx context.Context) {
+	if !x.listening && x.allEnded() {
+		x.child.signal(sigKill)
+		x.speech.end()
+		x.p.cfg.Reaper.bury(x.child, nil)
+		return
+	}
+	x.listen()
 	if x.order == nil {
 		x.linger(ctx)
 		// The dead leader still pins the number of its group.
@@ -190,9 +208,20 @@ func (x *execution) settle(ctx context.Context) {
 	if x.order != nil {
 		x.clear()
 	}
-	held := []bool{!x.out.cut(), !x.errout.cut(), !x.speech.closedByAll()}
-	x.speech.close()
+	held := []bool{!x.out.cut(), !x.errout.cut(), !x.speech.close()}
 	x.p.cfg.Reaper.bury(x.child, held)
+}
+
+// allEnded takes what a short program has printed, if that and descriptor 3 have
+// come to their end with it.
+func (x *execution) allEnded() bool {
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	if !x.out.ended(*buf) || !x.errout.ended(*buf) || !x.speech.nothingSaid() {
+		return false
+	}
+	closeAll([3]int{x.out.fd, x.errout.fd, x.speech.fd})
+	return true
 }
 
 // linger waits for the output to end, within bounds.

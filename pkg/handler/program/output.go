@@ -15,21 +15,28 @@ const (
 	lastWordsBytes = 1 << 10
 )
 
-// pipeBytes bounds what is read from a pipe after its program's end: its capacity
-// (at most 1 MiB for an unprivileged user). A stray that writes on can't hold us.
-const pipeBytes = 1 << 20
+// maxDrain bounds what is read after a program's end: more than a pipe or a socket
+// holds (1 MiB for an unprivileged user).
+const maxDrain = 2 << 20
 
 // stream copies what a program prints into the log, and keeps its last line.
 type stream struct {
-	conn *os.File
+	fd   int
+	conn *os.File // the same, once somebody listens
 	log  io.Writer
 	last lastLine
 	done chan struct{}
 	held bool // somebody still has the other end open; read after done
 }
 
-func newStream(conn *os.File, log io.Writer, keep int) *stream {
-	return &stream{conn: conn, log: log, last: lastLine{max: keep}, done: make(chan struct{})}
+func newStream(fd int, log io.Writer, keep int) *stream {
+	return &stream{fd: fd, log: log, last: lastLine{max: keep}, done: make(chan struct{})}
+}
+
+// listen copies from now on until cut.
+func (s *stream) listen() {
+	s.conn = os.NewFile(uintptr(s.fd), "output of a program")
+	go s.run()
 }
 
 // run copies until every process that holds the pipe has closed it, or until cut.
@@ -46,7 +53,9 @@ func (s *stream) run() {
 			break
 		}
 	}
-	rest(s.conn, *buf, pipeBytes, s.take)
+	if s.held {
+		atOnce(s.conn, func(fd int) { drain(fd, *buf, s.take) })
+	}
 }
 
 func (s *stream) take(p []byte) {
@@ -59,8 +68,12 @@ func (s *stream) take(p []byte) {
 	s.last.feed(p)
 }
 
-// cut takes what is in the pipe now and ends run. It reports whether everybody had
-// closed the pipe before.
+// ended takes what a program printed that nobody has listened to, and reports
+// whether that was all: everybody has closed the pipe.
+func (s *stream) ended(buf []byte) bool { return drain(s.fd, buf, s.take) }
+
+// cut takes what is in the pipe now and ends listening. It reports whether everybody
+// had closed the pipe before.
 func (s *stream) cut() (atEnd bool) {
 	// It fails only on a closed file, and that is closed below.
 	_ = s.conn.SetReadDeadline(time.Unix(1, 0))
@@ -69,29 +82,29 @@ func (s *stream) cut() (atEnd bool) {
 	return !s.held
 }
 
-// rest takes what can be read from f at once, at most limit bytes.
-func rest(f *os.File, buf []byte, limit int, take func([]byte)) {
+// atOnce hands out the descriptor: no deadline is looked at, nothing waits.
+func atOnce(f *os.File, use func(fd int)) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return // closed
 	}
-	for got := 0; got < limit; {
-		n := 0
-		// Control, unlike Read, looks at no deadline and does not wait.
-		if err := raw.Control(func(fd uintptr) { n = readNow(int(fd), buf) }); err != nil || n <= 0 {
-			return
+	// It fails only on a closed file.
+	_ = raw.Control(func(fd uintptr) { use(int(fd)) })
+}
+
+// drain takes what can be read from a non-blocking descriptor at once, within
+// bounds: a stray that writes on must not hold us. It reports the end of the stream.
+func drain(fd int, buf []byte, take func([]byte)) (atEnd bool) {
+	for got := 0; got < maxDrain; {
+		n, err := syscall.Read(fd, buf)
+		if err == syscall.EINTR {
+			continue
+		}
+		if n <= 0 {
+			return err == nil || err == syscall.ECONNRESET // it left our replies unread
 		}
 		take(buf[:n])
 		got += n
 	}
-}
-
-// readNow reads from a non-blocking descriptor; 0: nothing there, or the end.
-func readNow(fd int, buf []byte) int {
-	for {
-		n, err := syscall.Read(fd, buf)
-		if err != syscall.EINTR {
-			return max(n, 0)
-		}
-	}
+	return false
 }

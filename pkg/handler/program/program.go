@@ -147,6 +147,8 @@ type execution struct {
 	errout *stream
 	speech *speech
 
+	listening bool
+
 	order error       // what the program is being ended for; nil: nothing yet
 	how   []string    // what that took, for the history
 	kill  *time.Timer // when patience ends
@@ -181,13 +183,21 @@ func (x *execution) start(ctx context.Context) error {
 		ch.closeOurs()
 		return spawnFailure(err, x.path, dir, x.p.path)
 	}
-	x.out = newStream(ch.stdout, x.t.Log, resultBytes)
-	x.errout = newStream(ch.stderr, x.t.Log, lastWordsBytes)
-	x.speech = newSpeech(ctx, ch.speech, x.t)
-	go x.out.run()
-	go x.errout.run()
-	go x.speech.run()
+	x.out = newStream(ch.ours[0], x.t.Log, resultBytes)
+	x.errout = newStream(ch.ours[1], x.t.Log, lastWordsBytes)
+	x.speech = newSpeech(ctx, ch.ours[2], x.t)
 	return nil
+}
+
+// listen starts to read what the program prints and says.
+func (x *execution) listen() {
+	if x.listening {
+		return
+	}
+	x.listening = true
+	x.out.listen()
+	x.errout.listen()
+	x.speech.listen()
 }
 
 // writeFiles puts payload and checkpoint into the task's directory and returns

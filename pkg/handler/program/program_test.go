@@ -214,6 +214,7 @@ var testJobs = map[string]func() int{
 			grep -q '^SigBlk:.0000000000000000$' /proc/self/status || { grep Sig /proc/self/status; exit 1; }
 			trap 'echo got; exit 0' HUP; kill -HUP $$; echo deaf; exit 3`})
 	},
+	"few descriptors": fewDescriptors,
 	"threads": func() int {
 		go func() {
 			for {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"nightshift/pkg/failpoint"
 	"nightshift/pkg/liveness"
 )
 
@@ -168,28 +169,30 @@ func (r *Reaper) spawnOnce(o spawnOrder) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	go c.wait()
+	failpoint.Hit("program/forked")
 	return c, nil
 }
 
 // bury collects the status of a program that has exited and forgets it. Until
 // then its pid, which names its group too, can belong to nobody else. held says
-// which of stdout, stderr and descriptor 3 somebody still holds: its strays.
+// which of stdout, stderr and descriptor 3 somebody still holds (its strays); nil:
+// none.
 func (r *Reaper) bury(c *child, held []bool) {
 	r.mu.Lock()
 	c.reap()
 	delete(r.live, c.pid)
 	certain := false
-	for i, name := range c.endNames() {
-		if held[i] {
+	for i, h := range held {
+		if h {
 			certain = true
-			r.left = append(r.left, name)
+			r.left = append(r.left, c.endNames()[i])
 		}
 	}
 	if n := len(r.left) - maxLeft; n > 0 {
 		r.left = append([]string(nil), r.left[n:]...)
 	}
 	r.mu.Unlock()
+	failpoint.Hit("program/reaped")
 	r.look(certain)
 }
 

@@ -127,7 +127,7 @@ func TestPR07NoZombiesAndNoStolenStatuses(t *testing.T) {
 
 // While one long program runs, the zombies of its orphans do not pile up.
 func TestPR07OrphansOfALongProgram(t *testing.T) {
-	tr := sh(t, `i=0; while [ $i -lt 100 ]; do i=$((i+1)); (sleep 0 &); done; echo on; read -r x <&3`)
+	tr := sh(t, `i=0; while [ $i -lt 50 ]; do i=$((i+1)); (sleep 0 &); done; echo on; read -r x <&3`)
 	done := tr.start()
 	tr.untilLogged("on")
 	until(t, "they are buried", func() bool {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -88,21 +89,36 @@ func sysProcAttr(pidfd *int) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, PidFD: pidfd}
 }
 
+// endsWithin waits for the leader's end, at most for d.
+func (c *child) endsWithin(d time.Duration) bool {
+	if c.pidfd == nil {
+		return false
+	}
+	// It fails only on a file that can't be polled; then wait finds another way.
+	if c.pidfd.SetReadDeadline(time.Now().Add(d)) != nil || !c.poll() {
+		return false
+	}
+	close(c.exited)
+	return true
+}
+
 // wait closes exited when the leader is dead, and leaves it unburied.
 func (c *child) wait() {
 	defer close(c.exited)
-	if c.pidfd != nil {
-		if raw, err := c.pidfd.SyscallConn(); err == nil {
-			err = raw.Read(func(fd uintptr) bool {
-				return hasExited(unix.P_PIDFD, int(fd), unix.WNOHANG)
-			})
-			if err == nil {
-				return
-			}
-		}
+	if c.pidfd != nil && c.pidfd.SetReadDeadline(time.Time{}) == nil && c.poll() {
+		return
 	}
 	for !hasExited(unix.P_PID, c.pid, 0) {
 	}
+}
+
+// poll lets the runtime's poller wait: a blocked wait would take a thread.
+func (c *child) poll() bool {
+	raw, err := c.pidfd.SyscallConn()
+	if err != nil {
+		return false
+	}
+	return raw.Read(func(fd uintptr) bool { return hasExited(unix.P_PIDFD, int(fd), unix.WNOHANG) }) == nil
 }
 
 // hasExited looks whether a child is dead, without burying it. Unless options has
@@ -115,6 +131,8 @@ func hasExited(idType, id, options int) bool {
 		case nil:
 			return info.Signo != 0
 		case unix.EINTR:
+		case unix.EAGAIN: // of a non-blocking pidfd
+			return false
 		default:
 			return true // ECHILD: it is gone
 		}

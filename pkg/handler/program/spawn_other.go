@@ -2,7 +2,10 @@
 
 package program
 
-import "syscall"
+import (
+	"syscall"
+	"time"
+)
 
 // keepDescriptors marks the first descriptors that this process may have been
 // started with as not for its programs; nothing lists them here.
@@ -25,6 +28,9 @@ func setUmask(mask int) (restore func()) {
 }
 
 func sysProcAttr(*int) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+
+// endsWithin is for pollable children.
+func (c *child) endsWithin(time.Duration) bool { return false }
 
 // wait closes exited when the leader is dead, and leaves it unburied.
 func (c *child) wait() {

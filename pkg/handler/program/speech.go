@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -38,12 +39,13 @@ const (
 type speech struct {
 	ctx   context.Context
 	end   context.CancelFunc // gives up a checkpoint that waits for the disk
-	conn  *os.File
+	fd    int
+	conn  *os.File // the same, once somebody listens
 	task  *handler.Task
 	said  atomic.Bool // something was understood: the program knows descriptor 3
 	told  chan error  // what the first stop reply said
 	quiet chan struct{}
-	ended atomic.Bool // the other end is closed
+	held  bool // somebody still has the other end open; read after quiet
 
 	line     []byte // what came so far of a line
 	skipping bool   // the rest of a line over the limit
@@ -58,14 +60,20 @@ type speech struct {
 	wg      sync.WaitGroup
 }
 
-func newSpeech(ctx context.Context, conn *os.File, t *handler.Task) *speech {
-	s := &speech{conn: conn, task: t, told: make(chan error, 1), quiet: make(chan struct{})}
+func newSpeech(ctx context.Context, fd int, t *handler.Task) *speech {
+	s := &speech{fd: fd, task: t, told: make(chan error, 1), quiet: make(chan struct{})}
 	s.ctx, s.end = context.WithCancel(ctx)
 	return s
 }
 
 // buffers are shared by all programs: most say nothing.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// listen hears and answers from now on until hush.
+func (s *speech) listen() {
+	s.conn = os.NewFile(uintptr(s.fd), "descriptor 3 of a program")
+	go s.run()
+}
 
 // run listens until the program and its descendants have closed the socket, or
 // until hush; what was said by then is heard.
@@ -77,25 +85,35 @@ func (s *speech) run() {
 		n, err := s.conn.Read(*buf)
 		s.hear((*buf)[:n])
 		if err != nil {
-			s.ended.Store(!errors.Is(err, os.ErrDeadlineExceeded))
+			s.held = errors.Is(err, os.ErrDeadlineExceeded)
 			break
 		}
 	}
-	rest(s.conn, *buf, maxLine, s.hear)
+	if s.held {
+		atOnce(s.conn, func(fd int) { drain(fd, *buf, s.hear) })
+	}
 }
 
-// hush ends run and waits for it.
+// nothingSaid reports that nobody has said anything so far, and nobody can any more.
+func (s *speech) nothingSaid() bool {
+	n, _, err := syscall.Recvfrom(s.fd, make([]byte, 1), syscall.MSG_PEEK)
+	return n == 0 && err == nil
+}
+
+// hush ends listening and waits for the end of what is being heard.
 func (s *speech) hush() {
 	// It fails only on a closed file, and that is closed below.
 	_ = s.conn.SetReadDeadline(time.Unix(1, 0))
 	<-s.quiet
 }
 
-// close is called after hush; a reply still unread will not be read any more.
-func (s *speech) close() {
+// close is called after hush; a reply still unread will not be read any more. It
+// reports whether everybody had closed the socket before.
+func (s *speech) close() (atEnd bool) {
 	s.end()
 	s.conn.Close()
 	s.wg.Wait()
+	return !s.held
 }
 
 // hear cuts what was said into lines. A last line without its end was not said.
@@ -338,6 +356,3 @@ func (s *speech) remark() string {
 		return ""
 	}
 }
-
-// closedByAll reports that no process holds the program's end any more.
-func (s *speech) closedByAll() bool { return s.ended.Load() }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"sort"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -18,40 +18,37 @@ import (
 // Pace of the search for strays.
 const (
 	routinePace = time.Second           // without evidence that there are any
-	burialPace  = 50 * time.Millisecond // deaths of unknown children, taken together
+	certainPace = 50 * time.Millisecond // with evidence; several are taken together
+	burialPace  = time.Second / 4       // adopted children that died by themselves
 	roundPause  = 10 * time.Millisecond // between two rounds while some still die
 	maxRounds   = 100                   // of one search; the next goes on
-	dutyFactor  = 20                    // a search may take one part in so many of the time
+	dutyFactor  = 100                   // a routine search may take one part in so many of the time
 )
 
 // watch buries unknown children as they die and looks for strays when asked to.
 func (r *Reaper) watch() {
 	defer close(r.stopped)
-	deaths := make(chan os.Signal, 1)
-	signal.Notify(deaths, syscall.SIGCHLD)
-	defer signal.Stop(deaths)
-
-	burial, search := newAlarm(), newAlarm()
-	defer burial.stop()
+	// A ticker, not SIGCHLD: that comes with every program that ends, and costs a
+	// short one more than all of this.
+	burial := time.NewTicker(burialPace)
+	defer burial.Stop()
+	search := newAlarm()
 	defer search.stop()
 	var rest time.Time // no search before
 	for {
 		select {
 		case <-r.stop:
 			return
-		case <-deaths:
-			burial.in(burialPace)
 		case <-burial.C:
-			burial.rang()
 			if !r.buryUnknown() {
 				search.in(routinePace) // somebody else's dead child hides the others
 			}
 		case certain := <-r.wake:
-			wait := time.Until(rest)
-			if !certain {
-				wait = max(wait, routinePace)
+			if certain {
+				search.in(certainPace)
+			} else {
+				search.in(max(time.Until(rest), routinePace))
 			}
-			search.in(wait)
 		case <-search.C:
 			search.rang()
 			began := time.Now()
@@ -92,15 +89,29 @@ func (a *alarm) stop() { a.Stop() }
 func (r *Reaper) buryUnknown() (done bool) {
 	for {
 		r.mu.Lock()
-		pid, some := liveness.NextDead()
+		pid := nextDead()
 		known := r.live[pid] != nil
-		if !some || known || !r.unclaimed(pid) {
+		if pid == 0 || known || !r.unclaimed(pid) {
 			r.mu.Unlock()
-			return !some || known
+			return pid == 0 || known
 		}
 		burySurely(pid)
 		r.mu.Unlock()
 	}
+}
+
+// nextDead returns some dead child and leaves it unburied; 0: there is none.
+func nextDead() int {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+	if err != nil || info.Signo == 0 {
+		return 0 // EINTR can't be without waiting
+	}
+	// si_pid stands behind the three ints, aligned like a pointer; unix.Siginfo
+	// keeps it to itself.
+	const align = unsafe.Sizeof(uintptr(0))
+	const offset = (3*4 + align - 1) / align * align
+	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), offset)))
 }
 
 // unclaimed reports that nobody in this process will wait for the child.
