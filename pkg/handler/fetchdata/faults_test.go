@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,9 @@ func TestFaultsThatStay(t *testing.T) {
 			b.options.StallTimeout = 100 * time.Millisecond
 			_, err := b.run(context.Background())
 			wantFailure(t, err, c.fatal, c.says)
+			if left, err := os.ReadDir(b.dir); err != nil || c.fatal && len(left) > 0 {
+				t.Errorf("a failed task leaves %v (%v)", left, err)
+			}
 			var f *handler.Failure
 			if !errors.As(err, &f) || f.RetryAfter != c.after {
 				t.Errorf("retry after %v, wanted %s", err, c.after)

@@ -64,7 +64,7 @@ func (h *Handler) Run(ctx context.Context, t *handler.Task) (any, error) {
 	defer r.close()
 	for !r.state.Done {
 		if err := r.step(ctx); err != nil {
-			return nil, r.redacted(err)
+			return nil, r.redacted(r.tidied(err))
 		}
 	}
 	result, err := r.finish()
@@ -212,6 +212,15 @@ func (r *run) finish() (handler.Report, error) {
 	summary := fmt.Sprintf("%d items in %d pages (%s) in %s", s.Items, s.Pages, s.End, path)
 	r.logf("done: %s", summary)
 	return handler.Report{Result: raw, Summary: summary}, nil
+}
+
+// tidied removes an empty part file before a task ends FAILED without a page.
+func (r *run) tidied(err error) error {
+	var f *handler.Failure
+	if errors.As(err, &f) && f.Fatal && r.state.Pages == 0 {
+		r.out.discard()
+	}
+	return err
 }
 
 func (r *run) close() {

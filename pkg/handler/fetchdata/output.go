@@ -220,6 +220,12 @@ func (o *output) publish(s *state) (string, error) {
 	return full, o.syncDir()
 }
 
+// discard removes the part file, which is locked and empty.
+func (o *output) discard() {
+	// What can't be removed is overwritten by the next task of that name.
+	_ = o.root.Remove(o.name + partSuffix)
+}
+
 func (o *output) syncDir() error {
 	d, err := o.root.Open(path.Dir(o.name))
 	if err != nil {

@@ -81,7 +81,7 @@ type Facts struct {
 	Waiting     Waiting    `json:"waiting"`
 	Retried     []Retried  `json:"retried"`   // tasks with most failed attempts in the window
 	Incidents   []Incident `json:"incidents"` // crashes, lost tasks, expired leases: by reason
-	Crashes     []Mark     `json:"crashes"`   // the latest MaxMarks of them
+	Breaks      []Mark     `json:"breaks"`    // when workers ended under their tasks; the latest MaxMarks
 	Workers     []Worker   `json:"workers"`
 	MoreWorkers int        `json:"more_workers"`
 	Timeline    Timeline   `json:"timeline"`
@@ -94,8 +94,8 @@ type Facts struct {
 type Runs struct {
 	Started     int64 `json:"started"` // began in the window
 	Succeeded   int64 `json:"succeeded"`
-	Failed      int64 `json:"failed"`    // ended the task: no retry could help, or none was left
-	Retried     int64 `json:"retried"`   // ended badly, and the task was or will be tried again
+	Failed      int64 `json:"failed"`    // ended badly, and no retry could help
+	Retried     int64 `json:"retried"`   // ended badly, and the task is tried again unless it has no retry left
 	TimedOut    int64 `json:"timed_out"` // of Failed and Retried
 	Cancelled   int64 `json:"cancelled"`
 	Paused      int64 `json:"paused"`
@@ -109,11 +109,15 @@ func (r Runs) Ended() int64 {
 	return r.Succeeded + r.Failed + r.Retried + r.Cancelled + r.Paused + r.Interrupted + r.Stopped
 }
 
+// Bad is how many ended badly.
+func (r Runs) Bad() int64 { return r.Failed + r.Retried }
+
 // TypeRuns is what one task type did, the longest at work first.
 type TypeRuns struct {
 	Type    string `json:"type"`
 	Runs    Runs   `json:"runs"`
 	Running int64  `json:"running"` // not ended yet
+	Failed  int64  `json:"failed"`  // tasks that ended FAILED or DEAD
 	Median  Span   `json:"median_seconds"`
 	P95     Span   `json:"p95_seconds"` // within 10 %, like Median, of those that succeeded
 	Longest Span   `json:"longest_seconds"`

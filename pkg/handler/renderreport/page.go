@@ -81,7 +81,7 @@ func (v *view) Has() has {
 		Failures: len(f.Failures.Groups) > 0, Timeline: len(v.D.Lanes) > 0, Active: len(f.Active) > 0,
 		Waiting:   len(f.Waiting.Oldest)+len(f.Waiting.Next)+len(f.Waiting.HeldList) > 0,
 		Types:     len(f.Types) > 0,
-		Incidents: len(f.Retried)+len(f.Incidents) > 0 || f.Runs.Retried+f.Runs.Interrupted+f.Runs.Stopped > 0,
+		Incidents: len(f.Retried)+len(f.Incidents) > 0 || f.Runs.Bad()+f.Runs.Interrupted+f.Runs.Stopped > 0,
 		Schedules: len(f.Schedules) > 0, Workers: len(f.Workers) > 0, Disk: f.Disk.Known,
 	}
 }
@@ -96,7 +96,7 @@ func (v *view) Calm() []string {
 	}{
 		{h.Failures, "No task ended FAILED or DEAD."},
 		{h.Timeline || h.Types, "No execution began or ended."},
-		{h.Incidents, "Nothing was retried or interrupted."},
+		{h.Incidents, "No attempt ended badly or was interrupted."},
 		{h.Active, "No task runs, and none is lost."},
 		{h.Waiting, "No task waits."},
 		{h.Schedules, "No schedule is set up."},
@@ -188,7 +188,7 @@ func (v *view) Tiles() []tile {
 	tiles := []tile{
 		{f.Runs.Succeeded, "succeeded", "executions of this shift", ""},
 		{f.Failures.Total, "failed", "tasks, for good", "bad"},
-		{f.Runs.Retried, "failed attempts", "that were or will be retried", "look"},
+		{f.Runs.Bad(), "bad attempts", "executions that ended badly", "look"},
 		{f.Runs.Interrupted, "interrupted", "gone on from a checkpoint", "lost"},
 		{f.Now[task.Running], "running", "now", ""},
 		{f.Waiting.Due, "due", "could run now", ""},
@@ -229,7 +229,7 @@ func outcomeBar(r Runs) *parted {
 		return nil
 	}
 	broken := r.Cancelled + r.Paused + r.Stopped
-	p := &parted{Label: fmt.Sprintf("%d succeeded, %d failed, %d retried, %d interrupted, %d broken off", r.Succeeded, r.Failed, r.Retried, r.Interrupted, broken)}
+	p := &parted{Label: fmt.Sprintf("%d succeeded, %d failed, %d to be tried again, %d interrupted, %d broken off", r.Succeeded, r.Failed, r.Retried, r.Interrupted, broken)}
 	for _, x := range []struct {
 		class string
 		n     int64

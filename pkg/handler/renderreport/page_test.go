@@ -33,7 +33,7 @@ func TestTextStaysText(t *testing.T) {
 	f.Timeline.Lanes[0].Bars[0].Outcome = hostile
 	f.Active[0].Progress, f.Active[0].Executor, f.Active[0].Reason = hostile, hostile, task.Reason(hostile)
 	f.Incidents[0].Reason = task.Reason(hostile)
-	f.Crashes[0].Executor = hostile
+	f.Breaks[0].Executor = hostile
 	f.Retried[0].Cause = hostile
 	page := render(t, f, hostile, shanghai)
 	for _, bad := range []string{"<script", "\x1b", "\x00", "\u202e", "\xff"} {

@@ -60,9 +60,9 @@ func busyNight() *Facts {
 	f.Runs = Runs{Started: 431, Succeeded: 398, Failed: 9, Retried: 17, TimedOut: 3, Cancelled: 1, Paused: 1, Interrupted: 4, Stopped: 2, Busy: Span(19*time.Hour + 44*time.Minute)}
 	f.Types = []TypeRuns{
 		{Type: "clean_csv", Runs: Runs{Started: 12, Succeeded: 10, Retried: 2, Interrupted: 3, Busy: Span(9 * time.Hour)}, Running: 1, Median: Span(41 * time.Minute), P95: Span(66 * time.Minute), Longest: Span(2*time.Hour + 3*time.Minute)},
-		{Type: "fetch_data", Runs: Runs{Started: 120, Succeeded: 104, Failed: 6, Retried: 11, TimedOut: 3, Cancelled: 1, Stopped: 1, Busy: Span(6*time.Hour + 10*time.Minute)}, Running: 2, Median: Span(96 * time.Second), P95: Span(11 * time.Minute), Longest: Span(59 * time.Minute)},
+		{Type: "fetch_data", Runs: Runs{Started: 120, Succeeded: 104, Failed: 6, Retried: 11, TimedOut: 3, Cancelled: 1, Stopped: 1, Busy: Span(6*time.Hour + 10*time.Minute)}, Running: 2, Failed: 5, Median: Span(96 * time.Second), P95: Span(11 * time.Minute), Longest: Span(59 * time.Minute)},
 		{Type: "render_report_for_the_customers_in_the_far_east_region", Runs: Runs{Started: 3, Succeeded: 3, Busy: Span(61 * time.Second)}, Median: Span(20 * time.Second), P95: Span(21 * time.Second), Longest: Span(21 * time.Second)},
-		{Type: "inspect_host", Runs: Runs{Started: 288, Succeeded: 281, Failed: 3, Retried: 4, Busy: Span(22 * time.Minute)}, Median: Span(1900 * time.Millisecond), P95: Span(3200 * time.Millisecond), Longest: Span(9 * time.Second)},
+		{Type: "inspect_host", Runs: Runs{Started: 288, Succeeded: 281, Failed: 3, Retried: 4, Busy: Span(22 * time.Minute)}, Failed: 3, Median: Span(1900 * time.Millisecond), P95: Span(3200 * time.Millisecond), Longest: Span(9 * time.Second)},
 		{Type: "notify", Runs: Runs{Started: 8, Succeeded: 0, Failed: 0, Paused: 1, Interrupted: 1, Busy: Span(310 * time.Millisecond)}, Longest: Span(80 * time.Millisecond)},
 	}
 	status := 3
@@ -92,7 +92,7 @@ func busyNight() *Facts {
 	}
 	f.Retried = []Retried{{ID: "orders@2026-12-01T15:20:00Z", Type: "fetch_data", Status: task.Success, Times: 4, Cause: "GET https://api.example.com/v1/orders: the answer stalled (30s without a byte) (3 tries)"}, {ID: "inspect@2026-12-01T16:00:00Z", Type: "inspect_host", Status: task.Dead, Times: 3, Cause: "exit status 3"}}
 	f.Incidents = []Incident{{Reason: task.WorkerCrash, Count: 3, Last: at(7.9)}, {Reason: task.WorkerOffline, Count: 1, Last: at(11.5)}, {Reason: task.Takeover, Count: 3, Last: at(7.9)}}
-	f.Crashes = []Mark{{At: at(1.5), Executor: "w2.1"}, {At: at(7.9), Executor: "w2.2"}}
+	f.Breaks = []Mark{{At: at(1.5), Executor: "w2.1"}, {At: at(7.9), Executor: "w2.2"}}
 	f.Workers = []Worker{
 		{ID: "w1.1", Host: "nas-2", Version: "v0.9.0", PID: 811, StartedAt: at(-200), LastBeat: at(11.999), Task: "x", Standing: Alive},
 		{ID: "w1.2", Host: "nas-2", Version: "v0.9.0", PID: 811, StartedAt: at(-200), LastBeat: at(11.999), Standing: Alive, Draining: true},

@@ -125,6 +125,9 @@ func (s *fromStore) failures(_ context.Context, f *Facts) error {
 		return err
 	}
 	f.Failures = g.failures()
+	for i := range f.Types {
+		f.Types[i].Failed = g.types[f.Types[i].Type]
+	}
 	return nil
 }
 
@@ -140,9 +143,6 @@ func (s *fromStore) mishaps(_ context.Context, f *Facts) error {
 		if m.At.After(i.Last) {
 			i.Last = m.At
 		}
-		if m.Reason == task.WorkerCrash {
-			f.Crashes = append(f.Crashes, Mark{At: m.At, Executor: m.ExecutorID})
-		}
 		return nil
 	}); err != nil {
 		return err
@@ -154,21 +154,7 @@ func (s *fromStore) mishaps(_ context.Context, f *Facts) error {
 		a, b := f.Incidents[i], f.Incidents[j]
 		return a.Count > b.Count || a.Count == b.Count && a.Reason < b.Reason
 	})
-	f.Crashes = marks(f.Crashes)
 	return nil
-}
-
-// marks are the latest moments, one for all executors that a moment met.
-func marks(all []Mark) []Mark {
-	sort.SliceStable(all, func(i, j int) bool { return all[i].At.Before(all[j].At) })
-	var kept []Mark
-	for _, m := range all {
-		if n := len(kept); n > 0 && m.At.Sub(kept[n-1].At) < 5*time.Second {
-			continue
-		}
-		kept = append(kept, m)
-	}
-	return kept[max(0, len(kept)-MaxMarks):]
 }
 
 func (s *fromStore) active(_ context.Context, f *Facts) error {

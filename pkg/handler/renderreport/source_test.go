@@ -206,8 +206,8 @@ func TestCrashesOfAWorker(t *testing.T) {
 	for _, i := range facts.Incidents {
 		counts[i.Reason] = i.Count
 	}
-	if counts[task.WorkerCrash] != 1 || counts[task.Takeover] != 1 || len(facts.Crashes) != 1 || facts.Runs.Interrupted != 1 {
-		t.Errorf("incidents %+v, crashes %+v, runs %+v", facts.Incidents, facts.Crashes, facts.Runs)
+	if counts[task.WorkerCrash] != 1 || counts[task.Takeover] != 1 || len(facts.Breaks) != 1 || facts.Runs.Interrupted != 1 {
+		t.Errorf("incidents %+v, crashes %+v, runs %+v", facts.Incidents, facts.Breaks, facts.Runs)
 	}
 }
 

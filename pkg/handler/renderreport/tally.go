@@ -24,6 +24,7 @@ type tally struct {
 	bars    int              // kept in all lanes; -1: too many, the lanes show load
 	retries map[string]int64 // failed attempts, by task
 	lastBad map[string]int64 // exec_id of the last of them
+	breaks  map[int64]Mark   // interruptions, one a moment
 }
 
 // maxRetriedKnown bounds the search for the most retried tasks; a night with
@@ -33,7 +34,7 @@ const maxRetriedKnown = 100_000
 func newTally(w Window, at time.Time) *tally {
 	return &tally{
 		window: w, at: at, types: map[string]*typeTally{}, lanes: map[string]*laneTally{},
-		retries: map[string]int64{}, lastBad: map[string]int64{},
+		retries: map[string]int64{}, lastBad: map[string]int64{}, breaks: map[int64]Mark{},
 	}
 }
 
@@ -67,7 +68,12 @@ func (t *tally) add(r *store.Run) {
 	if r.Outcome == "success" {
 		ty.times.add(took)
 	}
-	if r.Outcome == "retry" || r.Outcome == "timeout" {
+	if r.Outcome == "interrupted" || r.Outcome == "lost" {
+		// A worker that ends takes all of its executors with it.
+		moment := max(5*time.Second, t.window.Length()/1000)
+		t.breaks[r.End.UnixNano()/int64(moment)] = Mark{At: r.End, Executor: r.ExecutorID}
+	}
+	if r.Outcome == "retry" || r.Outcome == "timeout" || r.Outcome == "failed" {
 		if _, known := t.retries[r.TaskID]; known || len(t.retries) < maxRetriedKnown {
 			t.retries[r.TaskID]++
 			t.lastBad[r.TaskID] = r.ExecID
@@ -180,19 +186,27 @@ func (t *tally) sumUp(f *Facts) {
 	f.Types, f.MoreTypes = t.typeRuns()
 	f.Timeline = t.timeline()
 	for id, times := range t.retries {
-		f.Retried = append(f.Retried, Retried{ID: id, Times: times})
+		if times > 1 {
+			f.Retried = append(f.Retried, Retried{ID: id, Times: times})
+		}
 	}
 	sort.Slice(f.Retried, func(i, j int) bool {
 		a, b := f.Retried[i], f.Retried[j]
 		return a.Times > b.Times || a.Times == b.Times && a.ID < b.ID
 	})
 	f.Retried = f.Retried[:min(len(f.Retried), MaxRetried)]
+	for _, m := range t.breaks {
+		f.Breaks = append(f.Breaks, m)
+	}
+	sort.Slice(f.Breaks, func(i, j int) bool { return f.Breaks[i].At.Before(f.Breaks[j].At) })
+	f.Breaks = f.Breaks[max(0, len(f.Breaks)-MaxMarks):]
 }
 
 func (t *tally) typeRuns() ([]TypeRuns, int) {
 	var all []TypeRuns
 	for _, ty := range t.types {
-		ty.Median, ty.P95 = Span(ty.times.at(0.5)), Span(ty.times.at(0.95))
+		// The columns are a tenth wide: no percentile may be beyond the longest.
+		ty.Median, ty.P95 = min(Span(ty.times.at(0.5)), ty.Longest), min(Span(ty.times.at(0.95)), ty.Longest)
 		all = append(all, ty.TypeRuns)
 	}
 	sort.Slice(all, func(i, j int) bool {
@@ -293,15 +307,19 @@ func (h *histogram) at(part float64) time.Duration {
 type groups struct {
 	total int64
 	known map[string]*Failure
+	types map[string]int64
 }
 
 // maxGroupsKnown bounds the memory; what comes after that is counted only.
 const maxGroupsKnown = 5000
 
-func newGroups() *groups { return &groups{known: map[string]*Failure{}} }
+func newGroups() *groups { return &groups{known: map[string]*Failure{}, types: map[string]int64{}} }
 
 func (g *groups) add(t *store.FailedTask) {
 	g.total++
+	if _, known := g.types[t.Type]; known || len(g.types) < maxTypesKnown {
+		g.types[t.Type]++
+	}
 	key := t.Type + "\x00" + string(t.Status) + "\x00" + likeness(t.Cause)
 	x := g.known[key]
 	if x == nil {

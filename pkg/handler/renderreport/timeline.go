@@ -16,11 +16,11 @@ const (
 
 // drawing is the time line as the template needs it.
 type drawing struct {
-	Lanes   []drawnLane
-	Ticks   []tick
-	Crashes []drawnMark
-	Loads   bool // at least one lane shows load
-	More    int
+	Lanes  []drawnLane
+	Ticks  []tick
+	Breaks []drawnMark
+	Loads  bool // at least one lane shows load
+	More   int
 }
 
 type drawnLane struct {
@@ -88,9 +88,9 @@ func draw(f *Facts, c clock) drawing {
 		}
 		d.Lanes = append(d.Lanes, lane)
 	}
-	for _, m := range f.Crashes {
+	for _, m := range f.Breaks {
 		if x, ok := place(m.At, w); ok {
-			d.Crashes = append(d.Crashes, drawnMark{X: x, At: percent(x), Title: "worker crash at " + c.short(m.At) + ", " + clean(m.Executor)})
+			d.Breaks = append(d.Breaks, drawnMark{X: x, At: percent(x), Title: "a worker ended at " + c.short(m.At) + ", " + clean(m.Executor)})
 		}
 	}
 	return d

@@ -130,10 +130,8 @@ func findings(f *Facts) []finding {
 	}
 	lateTasks(f, add)
 	workersAmiss(f, add)
-	for _, i := range f.Incidents {
-		if i.Reason == task.WorkerCrash {
-			add("look", "incidents", "Workers crashed under "+count(i.Count, "task", "tasks")+"; what they had in hand goes on from its checkpoint")
-		}
+	if n := f.Runs.Interrupted; n > 0 {
+		add("look", "incidents", count(n, "execution was", "executions were")+" interrupted by the end of a worker; what was in hand goes on from its checkpoint")
 	}
 	if f.SkipsTotal > 0 {
 		add("look", "schedules", count(f.SkipsTotal, "scheduled run", "scheduled runs")+" did not take place")
