@@ -76,9 +76,11 @@ func (d *Dir) Create(execID int64) *Log {
 }
 
 // Path is where the log of an execution is, should it have printed anything.
-func (d *Dir) Path(execID int64) string {
-	group := execID / filesPerDir
-	return filepath.Join(d.path, strconv.FormatInt(group, 10), strconv.FormatInt(execID, 10)+".log")
+func (d *Dir) Path(execID int64) string { return PathIn(d.path, execID) }
+
+// PathIn is the same for a reader: nothing is made or checked.
+func PathIn(dir string, execID int64) string {
+	return filepath.Join(dir, strconv.FormatInt(execID/filesPerDir, 10), strconv.FormatInt(execID, 10)+".log")
 }
 
 // checkDir refuses a directory that is a link, another user's, or open for

@@ -188,10 +188,12 @@ func (x *execution) clear() {
 }
 
 // settle takes what the program has printed and said, ends what it left behind, and
-// buries it. A program that was told to end is gone with all its descendants after
-// it; for one that ended by itself the ones that hide are looked for afterwards.
+// buries it. Unless it was a success the task may run again, perhaps at once: then
+// nothing of it is alive any more after settle. After a success what has left the
+// program's group is looked for soon afterwards.
 func (x *execution) settle(ctx context.Context) {
-	if !x.listening && x.allEnded() {
+	again := x.order != nil || !x.child.succeeded()
+	if !again && !x.listening && x.allEnded() {
 		x.child.signal(sigKill)
 		x.speech.end()
 		x.p.cfg.Reaper.bury(x.child, nil)
@@ -205,7 +207,7 @@ func (x *execution) settle(ctx context.Context) {
 	}
 	x.lastWords(ctx)
 	stopTimer(x.kill)
-	if x.order != nil {
+	if again || x.order != nil {
 		x.clear()
 	}
 	held := []bool{!x.out.cut(), !x.errout.cut(), !x.speech.close()}

@@ -215,6 +215,7 @@ var testJobs = map[string]func() int{
 			trap 'echo got; exit 0' HUP; kill -HUP $$; echo deaf; exit 3`})
 	},
 	"few descriptors": fewDescriptors,
+	"client":          clientJob,
 	"threads": func() int {
 		go func() {
 			for {

@@ -33,6 +33,19 @@ func TestPR06DaemonisingScript(t *testing.T) {
 	}
 }
 
+// A program that fails may run again at once: nothing of it is alive when its
+// handler returns, however it hid.
+func TestNothingOfAFailedProgramIsAlive(t *testing.T) {
+	for _, end := range []string{"exit 1", "kill -9 $$"} {
+		tr := sh(t, `setsid sh -c 'exec 3>&- 4>&- >/dev/null 2>&1 </dev/null; echo $$ >pid; while :; do sleep 0.1; done' &
+			while [ ! -s pid ]; do sleep 0.01; done; `+end)
+		o := tr.run()
+		if pid := slurp(t, filepath.Join(tr.dir, "pid")); o.kind() != "retry" || alive(pid) {
+			t.Errorf("%s: %s, and process %s lives", end, o.kind(), pid)
+		}
+	}
+}
+
 // What a living program has started in a way of its own is not touched when another
 // program ends.
 func TestHelpersOfALivingProgramLive(t *testing.T) {

@@ -138,3 +138,14 @@ func hasExited(idType, id, options int) bool {
 		}
 	}
 }
+
+// succeeded looks at the exit status of the dead, unburied leader.
+func (c *child) succeeded() bool {
+	const exited = 1 // CLD_EXITED, as opposed to killed
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, c.pid, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil); err != nil {
+		return false
+	}
+	_, status := death(&info)
+	return info.Signo != 0 && info.Code == exited && status == 0
+}

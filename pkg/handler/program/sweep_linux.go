@@ -107,11 +107,17 @@ func nextDead() int {
 	if err != nil || info.Signo == 0 {
 		return 0 // EINTR can't be without waiting
 	}
-	// si_pid stands behind the three ints, aligned like a pointer; unix.Siginfo
-	// keeps it to itself.
+	pid, _ := death(&info)
+	return pid
+}
+
+// death reads si_pid and si_status, which unix.Siginfo keeps to itself: they stand
+// behind its three ints, aligned like a pointer, with si_uid between them.
+func death(info *unix.Siginfo) (pid, status int) {
 	const align = unsafe.Sizeof(uintptr(0))
 	const offset = (3*4 + align - 1) / align * align
-	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), offset)))
+	at := func(n uintptr) int { return int(*(*int32)(unsafe.Add(unsafe.Pointer(info), offset+n))) }
+	return at(0), at(8)
 }
 
 // unclaimed reports that nobody in this process will wait for the child.
