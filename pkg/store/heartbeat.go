@@ -259,20 +259,20 @@ type Renewal struct {
 	Lease time.Time
 }
 
+// updated_at stays: it tells when the task last spoke.
 var sqlRenew = define(`UPDATE tasks
-	SET lease_expire_time = ?4, updated_at = CASE updated_at WHEN ?5 THEN ?6 ELSE ?5 END
-	WHERE task_id = ?1 AND executor_id = ?2 AND exec_id = ?3 AND status = 'RUNNING'`)
+	SET lease_expire_time = ?4
+	WHERE task_id = ?1 AND executor_id = ?2 AND exec_id = ?3 AND status = 'RUNNING' AND lease_expire_time IS NOT ?4`)
 
 // RenewLeases gives executions new leases. One that no longer owns its task is
 // left out; Controls tells which.
-func (s *Store) RenewLeases(now time.Time, renewals []Renewal) error {
+func (s *Store) RenewLeases(_ time.Time, renewals []Renewal) error {
 	if len(renewals) == 0 {
 		return nil
 	}
-	st := s.stamp(now)
 	return s.write("renew leases", &op{run: func(c *conn) error {
 		for _, r := range renewals {
-			if _, err := c.exec(sqlRenew, r.Fence.TaskID, r.Fence.ExecutorID, r.Fence.ExecID, task.FormatTime(r.Lease), st.now, st.next); err != nil {
+			if _, err := c.exec(sqlRenew, r.Fence.TaskID, r.Fence.ExecutorID, r.Fence.ExecID, task.FormatTime(r.Lease)); err != nil {
 				return err
 			}
 		}

@@ -8,8 +8,9 @@ import (
 	"nightshift/pkg/task"
 )
 
-// PrunePolicy says what may go. Only finished tasks ever go, and none that an
-// existing task names in rerun_of.
+// PrunePolicy says what may go. Only finished tasks ever go, none that an existing
+// task names in rerun_of, and no occurrence of a schedule that is younger than
+// occurrenceGuard.
 type PrunePolicy struct {
 	Before   time.Time // finished before this; zero: nothing by age
 	MaxBytes int64     // then the oldest finished, until no more pages are in use; 0: no budget
@@ -25,6 +26,10 @@ type Pruned struct {
 	Bytes    int64 // freed inside the file, to be used again; the file shrinks by what follows at its end
 }
 
+// occurrenceGuard keeps the latest occurrences of schedules: after the clock was set
+// back, their ids are what keeps them from firing twice.
+const occurrenceGuard = 48 * time.Hour
+
 const (
 	pruneChunk = 500                   // rows that are looked at in one transaction
 	pruneTime  = 15 * time.Millisecond // and how long one that deletes may keep other writers waiting
@@ -32,7 +37,7 @@ const (
 
 // A task ends after it was due: what is due later than the limit cannot have ended
 // before it, except a cancelled one.
-var sqlPrunable = define(`SELECT rowid, task_id, next_run_time, updated_at
+var sqlPrunable = define(`SELECT rowid, task_id, next_run_time, updated_at, schedule
 	FROM tasks AS t INDEXED BY idx_tasks_status_next_run
 	WHERE status = ?1 AND (next_run_time > ?2 OR (next_run_time = ?2 AND rowid > ?3)) AND next_run_time < ?4
 	ORDER BY next_run_time, rowid
@@ -60,6 +65,12 @@ var (
 type prunable struct {
 	rowid           int64
 	id, due, update string
+	schedule        string
+}
+
+// guarded reports a late occurrence of a schedule.
+func (r prunable) guarded(since time.Time) bool {
+	return r.schedule != "" && occurrenceOf(&NewTask{ID: r.id, NextRun: readTime(r.due)}).After(since)
 }
 
 // Prune removes finished tasks, the oldest first, in small transactions. Unfinished
@@ -69,10 +80,11 @@ func (s *Store) Prune(p PrunePolicy) (out Pruned, err error) {
 	if err != nil {
 		return out, err
 	}
+	guard := s.stamp(p.Now).at.Add(-occurrenceGuard)
 	if !p.Before.IsZero() {
 		limit := task.FormatTime(p.Before)
 		for _, status := range []task.Status{task.Success, task.Failed, task.Dead, task.Cancelled} {
-			if err := s.pruneByAge(status, limit, &out); err != nil {
+			if err := s.pruneByAge(status, limit, guard, &out); err != nil {
 				return out, err
 			}
 		}
@@ -81,7 +93,7 @@ func (s *Store) Prune(p PrunePolicy) (out Pruned, err error) {
 		}
 	}
 	if p.MaxBytes > 0 {
-		if err := s.pruneToBudget(p.MaxBytes, &out); err != nil {
+		if err := s.pruneToBudget(p.MaxBytes, guard, &out); err != nil {
 			return out, err
 		}
 	}
@@ -92,7 +104,7 @@ func (s *Store) Prune(p PrunePolicy) (out Pruned, err error) {
 
 const endOfTime = "9999-12-31T23:59:59.999Z"
 
-func (s *Store) pruneByAge(status task.Status, limit string, out *Pruned) error {
+func (s *Store) pruneByAge(status task.Status, limit string, guard time.Time, out *Pruned) error {
 	until := limit
 	if status == task.Cancelled {
 		until = endOfTime
@@ -104,7 +116,7 @@ func (s *Store) pruneByAge(status task.Status, limit string, out *Pruned) error 
 			return err
 		}
 		last = rows[len(rows)-1]
-		old := slices.DeleteFunc(rows, func(r prunable) bool { return r.update >= limit })
+		old := slices.DeleteFunc(rows, func(r prunable) bool { return r.update >= limit || r.guarded(guard) })
 		if err := s.pruneRows(old, out); err != nil {
 			return err
 		}
@@ -116,7 +128,7 @@ func (s *Store) prunables(status task.Status, last prunable, until string) (rows
 	err = s.read("prune", func(c *conn) error {
 		rows = nil
 		return c.query(sqlPrunable, func(r row) error {
-			rows = append(rows, prunable{r.int(0), r.text(1), r.text(2), r.text(3)})
+			rows = append(rows, prunable{r.int(0), r.text(1), r.text(2), r.text(3), r.text(4)})
 			return nil
 		}, string(status), last.due, last.rowid, until, pruneChunk)
 	})
@@ -124,7 +136,7 @@ func (s *Store) prunables(status task.Status, last prunable, until string) (rows
 }
 
 // pruneToBudget removes the oldest finished tasks until the pages in use fit.
-func (s *Store) pruneToBudget(maxBytes int64, out *Pruned) error {
+func (s *Store) pruneToBudget(maxBytes int64, guard time.Time, out *Pruned) error {
 	for {
 		size, err := s.Sizes()
 		if err != nil || size.Used <= maxBytes {
@@ -136,7 +148,7 @@ func (s *Store) pruneToBudget(maxBytes int64, out *Pruned) error {
 			if err != nil {
 				return err
 			}
-			oldest = append(oldest, rows...)
+			oldest = append(oldest, slices.DeleteFunc(rows, func(r prunable) bool { return r.guarded(guard) })...)
 		}
 		slices.SortFunc(oldest, func(a, b prunable) int { return strings.Compare(a.update, b.update) })
 		had := len(out.Tasks)
