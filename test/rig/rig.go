@@ -58,6 +58,8 @@ type System struct {
 	Dir string // holds nightshift.yaml, data/, and what programs write
 	Bin string
 	DB  *sql.DB // read-only
+	// Worker is the worker binary; "": the stock one.
+	Worker string
 
 	sup *exec.Cmd
 	err *lockedBuffer
@@ -121,7 +123,11 @@ func (s *System) Script(name, body string) string {
 func (s *System) Start(n int, flags ...string) {
 	s.t.Helper()
 	args := append([]string{"--workers", fmt.Sprint(n), "--run-dir", s.Path("data/run")}, flags...)
-	args = append(args, "--", filepath.Join(s.Bin, "worker"), "run", "--config", s.Path("nightshift.yaml"))
+	worker := s.Worker
+	if worker == "" {
+		worker = filepath.Join(s.Bin, "worker")
+	}
+	args = append(args, "--", worker, "run", "--config", s.Path("nightshift.yaml"))
 	s.sup = exec.Command(filepath.Join(s.Bin, "supervisor"), args...)
 	s.sup.Dir, s.sup.Stdout, s.sup.Stderr = s.Dir, s.err, s.err
 	s.sup.Env = append(os.Environ(), "LEDGER="+s.Path("ledger"))
@@ -270,7 +276,7 @@ func (s *System) MustSQL(statement string) string {
 // Add inserts a task by the shell.
 func (s *System) Add(id, taskType, payload string) {
 	s.t.Helper()
-	s.MustSQL(fmt.Sprintf("INSERT INTO tasks(task_id,task_type,payload) VALUES('%s','%s','%s')", id, taskType, strings.ReplaceAll(payload, "'", "''")))
+	s.MustSQL(fmt.Sprintf("INSERT INTO tasks(task_id,task_type,payload) VALUES('%s','%s','%s')", strings.ReplaceAll(id, "'", "''"), taskType, strings.ReplaceAll(payload, "'", "''")))
 }
 
 // Text reads one value from the database; "" for none or NULL.
