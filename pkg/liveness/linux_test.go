@@ -219,21 +219,28 @@ func TestKillAllOutlastsForks(t *testing.T) {
 	}
 }
 
-func TestNextDeadLeavesTheZombie(t *testing.T) {
-	pid, err := syscall.ForkExec("/bin/true", []string{"true"}, nil)
+func TestReapPinsTheNumberUntilDying(t *testing.T) {
+	pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", "exit 7"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the child is seen dead", func() bool { dead, ok := NextDead(); return ok && dead == pid })
-	if dead, ok := NextDead(); !ok || dead != pid {
-		t.Errorf("second look: %d, %v; want the same child", dead, ok)
+	var seen Process
+	until(t, "the child is reaped", func() bool {
+		got, ws, ok := Reap(func(pid int) {
+			if seen, err = ReadProcess(pid); err != nil {
+				t.Error(err)
+			}
+		})
+		if ok && (got != pid || ws.ExitStatus() != 7) {
+			t.Errorf("reaped %d, %v; want %d, exit 7", got, ws, pid)
+		}
+		return ok
+	})
+	if seen.PID != pid || seen.State != 'Z' {
+		t.Errorf("dying saw %+v, want the zombie", seen)
 	}
-	var ws syscall.WaitStatus
-	if got, err := syscall.Wait4(pid, &ws, 0, nil); got != pid || err != nil || ws.ExitStatus() != 0 {
-		t.Errorf("wait: %d, %v, %v", got, err, ws)
-	}
-	if _, ok := NextDead(); ok {
-		t.Error("a dead child although none is left")
+	if got, _, ok := Reap(func(int) {}); ok {
+		t.Errorf("reaped %d although no child is left", got)
 	}
 }
 
@@ -303,7 +310,7 @@ func TestGroupKillsWhatNoMarkFinds(t *testing.T) {
 	}
 	g := &Group{path: path, dir: dir}
 	cmd := exec.Command("setsid", "env", "-i", "/bin/sh", "-c", "sleep 300 & sleep 301 & wait")
-	cmd.SysProcAttr = ChildAttr(g, 0)
+	cmd.SysProcAttr = childAttr(g, 0)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,9 @@ func Kill(p Process, sig syscall.Signal) error {
 	return nil
 }
 
+// ThreadStates are not known here.
+func ThreadStates(int) string { return "unknown" }
+
 // Children are not known here.
 func Children(int) ([]Process, error) { return nil, nil }
 
@@ -67,20 +70,33 @@ func heldError(path string, dev, ino uint64) error {
 // SetSubreaper does nothing here.
 func SetSubreaper() error { return nil }
 
-// ChildAttr starts a worker in a session of its own; nothing tells it of its parent's
+// childAttr starts a worker in a session of its own; nothing tells it of its parent's
 // death but the control pipe.
-func ChildAttr(*Group, syscall.Signal) *syscall.SysProcAttr {
+func childAttr(*Group, syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true}
 }
 
-// NextDead cannot look without reaping here: it reports nothing, and the caller reaps.
-func NextDead() (pid int, ok bool) { return 0, false }
+// Reap waits for one dead child, if there is any, and calls dying after it: a child cannot
+// be seen dead here without giving its number back.
+func Reap(dying func(pid int)) (pid int, status syscall.WaitStatus, ok bool) {
+	for {
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return 0, 0, false
+		}
+		dying(pid)
+		return pid, status, true
+	}
+}
 
-// OOMScoreAdj is 0 here.
-func OOMScoreAdj() int { return 0 }
+// oomScoreAdj is 0 here.
+func oomScoreAdj() int { return 0 }
 
-// SetOOMScoreAdj does nothing here.
-func SetOOMScoreAdj(int, int) error { return nil }
+// setOOMScoreAdj does nothing here.
+func setOOMScoreAdj(int, int) error { return nil }
 
 // Group never exists here; a nil *Group stands for that.
 type Group struct{ _ *os.File }

@@ -21,11 +21,11 @@ func SetSubreaper() error {
 	return nil
 }
 
-// ChildAttr is how a supervisor starts a worker: in a session of its own, told by death when
+// childAttr is how a supervisor starts a worker: in a session of its own, told by death when
 // its parent dies, and in its cgroup from the first instruction on (group may be nil).
 // The death signal follows the thread that forked, so fork on one that never ends: the
 // main thread (golang/go#27505).
-func ChildAttr(group *Group, onParentDeath syscall.Signal) *syscall.SysProcAttr {
+func childAttr(group *Group, onParentDeath syscall.Signal) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: onParentDeath}
 	if group != nil {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(group.dir.Fd())
@@ -33,17 +33,29 @@ func ChildAttr(group *Group, onParentDeath syscall.Signal) *syscall.SysProcAttr 
 	return attr
 }
 
-// NextDead returns a child that has died and leaves it a zombie: until it is waited for,
-// neither its number nor that of its process group can belong to anybody else.
-func NextDead() (pid int, ok bool) {
+// Reap waits for one dead child, if there is any. dying is called with its number while
+// it is still a zombie: until it is waited for, neither that number nor the one of its
+// process group can belong to anybody else.
+func Reap(dying func(pid int)) (pid int, status syscall.WaitStatus, ok bool) {
+	var info unix.Siginfo
 	for {
-		var info unix.Siginfo
 		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-		if err == unix.EINTR {
-			continue
+		if err == nil {
+			break
 		}
-		pid = siginfoPID(&info)
-		return pid, err == nil && pid > 0
+		if err != unix.EINTR {
+			return 0, 0, false // ECHILD: no children
+		}
+	}
+	if pid = siginfoPID(&info); pid <= 0 {
+		return 0, 0, false
+	}
+	dying(pid)
+	for {
+		_, err := syscall.Wait4(pid, &status, 0, nil)
+		if err != syscall.EINTR {
+			return pid, status, err == nil
+		}
 	}
 }
 
@@ -55,8 +67,8 @@ func siginfoPID(info *unix.Siginfo) int {
 	return int(*(*int32)(unsafe.Add(unsafe.Pointer(info), offset)))
 }
 
-// OOMScoreAdj reads how willingly the kernel kills this process when memory is short.
-func OOMScoreAdj() int {
+// oomScoreAdj reads how willingly the kernel kills this process when memory is short.
+func oomScoreAdj() int {
 	b, err := os.ReadFile("/proc/self/oom_score_adj")
 	if err != nil {
 		return 0
@@ -65,7 +77,7 @@ func OOMScoreAdj() int {
 	return n
 }
 
-// SetOOMScoreAdj sets it for a process (-1000 never … 1000 first). To lower it needs privilege.
-func SetOOMScoreAdj(pid, adj int) error {
+// setOOMScoreAdj sets it for a process (-1000 never … 1000 first). To lower it needs privilege.
+func setOOMScoreAdj(pid, adj int) error {
 	return os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(strconv.Itoa(adj)), 0)
 }

@@ -95,6 +95,25 @@ func Kill(p Process, sig syscall.Signal) error {
 	return nil
 }
 
+// ThreadStates tells how a process's threads are (DSS: one in an uninterruptible wait): the
+// leader alone can look like a zombie beside a thread that no signal reaches.
+func ThreadStates(pid int) string {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task/"
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "gone"
+	}
+	var states []byte
+	for _, e := range entries {
+		if b, err := os.ReadFile(dir + e.Name() + "/stat"); err == nil {
+			if t, err := parseStat(b); err == nil {
+				states = append(states, t.State)
+			}
+		}
+	}
+	return string(states)
+}
+
 // Children lists the direct children of a process, zombies included.
 func Children(pid int) ([]Process, error) {
 	all, err := processes()

@@ -6,6 +6,11 @@ import (
 	"time"
 )
 
+// markName is the variable of the environment by which a slot's processes are known.
+const markName = "NIGHTSHIFT_MARK="
+
+const sigkill = syscall.SIGKILL
+
 // Sweep describes the processes that a dead worker, or one execution, left behind:
 // those that carry the mark, those that have the owner's lock descriptor, and what hangs
 // below either (descendants, members of a process group or session that one of them leads).
@@ -32,7 +37,7 @@ type Sweep struct {
 func (s Sweep) Round() ([]Process, error) {
 	found, err := s.Find()
 	for _, p := range found {
-		if kerr := Kill(p, syscall.SIGKILL); kerr != nil && !errors.Is(kerr, ErrGone) {
+		if kerr := Kill(p, sigkill); kerr != nil && !errors.Is(kerr, ErrGone) {
 			err = errors.Join(err, kerr)
 		}
 	}

@@ -14,9 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markName is the variable of the environment by which a slot's processes are known.
-const markName = "NIGHTSHIFT_MARK="
-
 // Find looks once through the process table. An error means that it could not look (out
 // of descriptors, say), and that nothing is proven; a process that another user owns is
 // passed over, as it can be neither looked at nor killed.
