@@ -48,17 +48,12 @@ func (s *Store) outdated() error {
 	if s.replaced() {
 		return s.fail(&ReplacedError{s.path})
 	}
-	version := schemaVersion
-	if err := s.read("version", func(c *conn) (err error) {
-		version, err = s.version(c)
-		return err
-	}); err != nil {
-		return nil // the writes will say what is wrong
+	err := s.read("version", s.current)
+	var newer *NewerSchemaError
+	if errors.As(err, &newer) {
+		return s.fail(newer)
 	}
-	if version != schemaVersion {
-		return s.fail(&NewerSchemaError{s.path, version, schemaVersion})
-	}
-	return nil
+	return nil // other errors: the writes will say what is wrong
 }
 
 // tendWAL checkpoints what the writer's own checkpoints leave. They are passive and

@@ -228,7 +228,6 @@ var readSettings = []setting{
 	{"cell_size_check", "ON", "1"},
 	{"temp_store", "MEMORY", "2"}, // temporary files can fill another partition
 	{"mmap_size", "0", "0"},       // a stray write must not reach the file
-	{"user_version", "", strconv.Itoa(schemaVersion)},
 }
 
 // writeSettings are those of the writer beyond readSettings.

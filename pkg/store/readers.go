@@ -91,7 +91,10 @@ func (s *Store) readConn() (c *conn, err error) {
 			return err
 		}
 		// The first look at the file opens WAL and shared memory.
-		if err = configure(c, readSettings); err != nil {
+		if err = s.current(c); err == nil {
+			err = configure(c, readSettings)
+		}
+		if err != nil {
 			return errors.Join(err, c.close())
 		}
 		return nil
@@ -100,6 +103,15 @@ func (s *Store) readConn() (c *conn, err error) {
 		return nil, s.explain(err)
 	}
 	return c, nil
+}
+
+// current refuses a file that a newer program has migrated meanwhile.
+func (s *Store) current(c *conn) error {
+	version, err := s.version(c)
+	if err == nil && version > schemaVersion {
+		err = &NewerSchemaError{s.path, version, schemaVersion}
+	}
+	return err
 }
 
 // read runs do on a read connection, again when another process was recovering the

@@ -30,6 +30,7 @@ const (
 	groupOps        = 128                    // writes in one group commit (DESIGN §9)
 	groupTime       = 50 * time.Millisecond  // and how long a group may take in more
 	turnPatience    = time.Second            // after which the turn is passed on while a stranger holds the lock
+	guestTime       = 5 * time.Second        // how long a stranger that has opened the database is made room for
 	complainEvery   = time.Minute            // a wait is logged this often, with the holder
 	openPatience    = 10 * time.Second       // for others that open, recover or migrate at the same moment
 	maxReaders      = 4                      // read connections of a process
@@ -56,6 +57,7 @@ type Store struct {
 	w      *writer // nil when read-only
 	reads  readers
 	full   atomic.Bool // the ballast is spent: claims pause
+	guests guests
 	failed atomic.Pointer[error]
 
 	closing   chan struct{}

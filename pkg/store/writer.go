@@ -179,6 +179,7 @@ func (w *writer) attempt(group *[]*op, deadline time.Time) (err error) {
 	if err := w.begin((*group)[0].outside, deadline); err != nil {
 		return err
 	}
+	held := time.Now()
 	defer func() {
 		if uerr := w.s.turn.unlock(); err == nil {
 			err = uerr
@@ -200,6 +201,7 @@ func (w *writer) attempt(group *[]*op, deadline time.Time) (err error) {
 	}
 	w.commits.Add(1)
 	pass(*group, "/after-commit")
+	w.s.guests.rest(time.Since(held))
 	return nil
 }
 
