@@ -120,7 +120,7 @@ func (d *decoder) checkWork(c *Config, full, typ string, t *TaskType, known []st
 	case program && (len(t.Command) == 0 || t.Command[0] == ""):
 		d.failKey(full+".command", "the command is empty; the first item is the program, such as [python3, work.py]")
 	case program && strings.Contains(t.Command[0], "/"):
-		t.Command[0] = absolute(d.base, t.Command[0])
+		t.Command[0] = absolute(t.Dir, t.Command[0])
 	}
 	if builtin || !program {
 		for _, key := range []string{"env", "dir", "umask", "fatal", "retryable"} {

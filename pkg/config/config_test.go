@@ -75,7 +75,7 @@ hooks: {on: [DEAD, lost], task: clean_csv}
 `)
 	clean := c.Tasks["clean_csv"]
 	want := TaskType{
-		Command: []string{"/etc/ns/bin/clean", "--fast", "3"}, Timeout: 2 * time.Hour, Concurrency: 1, SlowAfter: 10 * time.Minute,
+		Command: []string{"/etc/ns/work/bin/clean", "--fast", "3"}, Timeout: 2 * time.Hour, Concurrency: 1, SlowAfter: 10 * time.Minute,
 		Env: map[string]string{"LANG": "C.UTF-8", "N": "0777", "EMPTY": ""}, Dir: "/etc/ns/work", MaxRetry: 0,
 		Retry: Backoff{Base: time.Second, Cap: 30 * time.Minute}, Grace: time.Minute,
 		Fatal: []int{64, 77, 78, 126, 127}, Retryable: []int{65}, Umask: 0o77,

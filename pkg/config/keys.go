@@ -101,7 +101,7 @@ var keys = []key{
 
 	{name: "tasks", form: entries, doc: "The task types, by name. A name is letters, digits, `_`, `-` and `.`, at most 100 bytes. `fetch_data` and `render_report` exist without an entry. A type is the only way to name a program: a payload never can."},
 	{name: "tasks.*.command", form: words, example: "[python3, examples/clean_csv.py]",
-		doc: "The program and its arguments, as a list. No shell reads it. A program with a slash in its name is relative to the configuration file; without one it is looked up in `PATH`. The arguments are passed as they stand: files among them are relative to `dir`."},
+		doc: "The program and its arguments, as a list. No shell reads it. A program with a slash in its name is relative to `dir`; without one it is looked up in `PATH`. The arguments are passed as they stand; the program starts in `dir`."},
 	{name: "tasks.*.builtin", form: text, defText: "the type's own name, for `fetch_data` and `render_report`", example: "fetch_data",
 		doc: "The Go handler that does the work, in place of `command`: a built-in one, or one of your own worker."},
 	{name: "tasks.*.timeout", form: duration, defText: "`timeout`", min: "1s", max: "3650d", zero: "none",
