@@ -37,8 +37,11 @@ func main() {
 			if o.RunDir, err = filepath.Abs(o.RunDir); err != nil {
 				return err
 			}
-			if o.Workers < 1 || o.Workers > 64 || o.Limits.Boot < time.Second || o.Limits.Steady < 5*time.Second || o.Limits.Stop < 0 {
-				return fmt.Errorf("--workers, --boot-limit, --silence-limit or --stop-timeout is out of range")
+			for flag, fits := range map[string]bool{"workers": o.Workers >= 1 && o.Workers <= 64, "stop-timeout": o.Limits.Stop >= 0,
+				"boot-limit": o.Limits.Boot >= time.Second, "silence-limit": o.Limits.Steady >= 5*time.Second} {
+				if !fits {
+					return fmt.Errorf("--%s %v is out of range", flag, c.Value(flag))
+				}
 			}
 			if len(o.Command) == 0 {
 				return fmt.Errorf("the worker's command is missing: supervisor [options] -- bin/worker run --config nightshift.yaml")

@@ -48,6 +48,15 @@ func NewFamily(runDir string, clock func() time.Duration, news chan<- struct{}) 
 	return f, SetSubreaper()
 }
 
+// ExitCode is a supervisor's when NewFamily fails: 75 (EX_TEMPFAIL) beside another
+// supervisor, 73 (EX_CANTCREAT) in a directory that cannot be used.
+func ExitCode(err error) int {
+	if held := (*HeldError)(nil); errors.As(err, &held) {
+		return 75
+	}
+	return 73
+}
+
 // Start puts a worker into a slot that Clear has made ready, and releases the lock here.
 // The first of args names its program, found by Program. *StartError when exec fails.
 func (f *Family) Start(s *Slot, lock *Lock, args []string) (*Child, error) {

@@ -146,6 +146,25 @@ func TestSweepFindsTheTree(t *testing.T) {
 	}
 }
 
+func TestSweepFindsTheHolderOfARemovedLock(t *testing.T) {
+	// A cleaner of temporary files took the lock file away; the new life has a new one.
+	path := filepath.Join(t.TempDir(), "w1.lock")
+	old := acquire(t, path)
+	orphan := startShell(t, old, `echo up; exec env -i sleep 300`)
+	until(t, "the environment is clean", func() bool {
+		found, err := Sweep{Env: []string{markName + path}}.Find()
+		return err == nil && len(found) == 0
+	})
+	remove(t, path)
+	old.Release()
+	dev, ino := acquire(t, path).Inode()
+	for _, s := range []Sweep{{Mark: path, LockDev: dev, LockIno: ino}, {Mark: path}} {
+		if found, err := s.Find(); err != nil || len(found) != 1 || found[0].PID != orphan.PID {
+			t.Errorf("%+v found %v, %v; want %v", s, found, err, orphan)
+		}
+	}
+}
+
 func TestSweepSparesNeighboursAndProbers(t *testing.T) {
 	dir := t.TempDir()
 	l := acquire(t, filepath.Join(dir, "w1.lock"))

@@ -25,7 +25,8 @@ type Sweep struct {
 	// Env narrows the mark: each NAME=value here must be in the environment too, as
 	// NIGHTSHIFT_ATTEMPT=42 for one execution.
 	Env []string
-	// LockDev and LockIno of the lock at Mark; LockIno 0: do not look for descriptors.
+	// LockDev and LockIno of the lock at Mark; LockIno 0: only descriptors of an earlier
+	// lock file there, since removed.
 	LockDev, LockIno uint64
 	Not              map[int]bool // never these, nor what only hangs below them
 	StartedBefore    uint64       // only processes with smaller StartTicks; 0: any

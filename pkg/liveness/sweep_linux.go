@@ -78,7 +78,7 @@ func (s Sweep) isOurs(pid int) (bool, error) {
 			return marked, err
 		}
 	}
-	if s.LockIno == 0 {
+	if s.LockIno == 0 && (s.Mark == "" || len(s.Env) > 0) {
 		return false, nil
 	}
 	return holds(pid, s.Mark, s.LockDev, s.LockIno)
@@ -103,8 +103,9 @@ func (s Sweep) marked(pid int) (bool, error) {
 	return true, nil
 }
 
-// holds says whether the process has the owner's descriptor of the lock open. The name is
-// compared first: a stat of any other descriptor could hang on a dead network mount.
+// holds says whether the process has the owner's descriptor of the lock open, or that of an
+// earlier lock file at this path which somebody has removed. The name is compared first: a
+// stat of any other descriptor could hang on a dead network mount.
 func holds(pid int, path string, dev, ino uint64) (bool, error) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd/"
 	d, err := os.Open(dir)
@@ -123,7 +124,8 @@ func holds(pid int, path string, dev, ino uint64) (bool, error) {
 			continue // closed meanwhile, or another file
 		}
 		var st unix.Stat_t
-		if unix.Stat(dir+name, &st) == nil && st.Dev == dev && st.Ino == ino && isOwners(pid, name) {
+		same := link == path+" (deleted)" || unix.Stat(dir+name, &st) == nil && st.Dev == dev && st.Ino == ino
+		if same && isOwners(pid, name) {
 			return true, nil
 		}
 	}

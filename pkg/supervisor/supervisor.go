@@ -7,7 +7,6 @@
 package supervisor
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -56,10 +55,7 @@ func Run(o Options) int {
 	var err error
 	if s.family, err = liveness.NewFamily(o.RunDir, s.clock, s.news); err != nil {
 		s.log.Error("cannot supervise here", "run_dir", o.RunDir, "err", err)
-		if held := (*liveness.HeldError)(nil); errors.As(err, &held) {
-			return 75
-		}
-		return 73
+		return liveness.ExitCode(err)
 	}
 	for i := range o.Workers {
 		id := fmt.Sprintf("w%d", i+1)
