@@ -296,7 +296,7 @@ func (k *claimer) suspect(t *task.Task) bool {
 
 var sqlSuspects = define(`SELECT count(*)
 	FROM tasks INDEXED BY idx_tasks_status_next_run
-	WHERE status = 'RUNNING' AND crash_count >= ?1 AND (executor_id = ?2 OR executor_id GLOB ?3)`)
+	WHERE status = 'RUNNING' AND crash_count >= ?1 AND (executor_id = ?2 OR executor_id GLOB +?3)`)
 
 // suspectRoom is how many suspects this worker may still take: one, or none.
 func (k *claimer) suspectRoom() (int, error) {

@@ -76,7 +76,7 @@ func register(c *conn, rows []Heartbeat, st stamp) error {
 // owns a task: whoever looks for that owner needs its row.
 var sqlSlotRows = define(`SELECT worker_id
 	FROM worker_heartbeats
-	WHERE worker_id = ?1 OR worker_id GLOB ?2`)
+	WHERE worker_id = ?1 OR worker_id GLOB +?2`)
 
 var sqlForgetSlot = define(`DELETE FROM worker_heartbeats
 	WHERE worker_id = ?1
@@ -117,7 +117,7 @@ func beatAll(c *conn, rows []Heartbeat, st stamp) error {
 
 var sqlStopped = define(`UPDATE worker_heartbeats
 	SET stopped_at = ?3, last_heartbeat = ?3, current_task_id = NULL, beat = beat + 1, draining = 0, slow_since = NULL
-	WHERE worker_id = ?1 OR worker_id GLOB ?2`)
+	WHERE worker_id = ?1 OR worker_id GLOB +?2`)
 
 // Stopped records a worker's clean end: it is shown as stopped, not offline, and
 // its end costs its tasks nothing.
@@ -164,7 +164,7 @@ func (s *Store) Heartbeats() (all []Heartbeat, err error) {
 }
 
 var sqlForgetWorker = define(`DELETE FROM worker_heartbeats
-	WHERE (worker_id = ?1 OR worker_id GLOB ?2)
+	WHERE (worker_id = ?1 OR worker_id GLOB +?2)
 	  AND worker_id NOT IN (SELECT executor_id FROM tasks WHERE status IN ('RUNNING', 'LOST') AND executor_id IS NOT NULL)`)
 
 // Forget removes the rows of a worker that will not come back; rows that own
@@ -195,7 +195,7 @@ func (o OwnedTask) Fence() task.Fence {
 
 var sqlControls = define(`SELECT task_id, task_type, executor_id, exec_id, status, control, lease_expire_time, crash_count
 	FROM tasks INDEXED BY idx_tasks_status_next_run
-	WHERE status IN ('RUNNING', 'LOST') AND (executor_id = ?1 OR executor_id GLOB ?2)`)
+	WHERE status IN ('RUNNING', 'LOST') AND (executor_id = ?1 OR executor_id GLOB +?2)`)
 
 // Controls reads the RUNNING and LOST rows of a worker, with the wishes pending
 // for them. What is not in it is no longer the worker's.
@@ -226,7 +226,7 @@ type Owner struct {
 var sqlOwners = define(`SELECT ` + heartbeatColumns + `, t.executor_id, count(*), min(t.lease_expire_time), group_concat(t.exec_id)
 	FROM tasks AS t INDEXED BY idx_tasks_status_next_run
 	LEFT JOIN worker_heartbeats AS h ON h.worker_id = t.executor_id
-	WHERE t.status IN ('RUNNING', 'LOST') AND (t.executor_id IS NULL OR (t.executor_id <> ?1 AND t.executor_id NOT GLOB ?2))
+	WHERE t.status IN ('RUNNING', 'LOST') AND (t.executor_id IS NULL OR (t.executor_id <> ?1 AND t.executor_id NOT GLOB +?2))
 	GROUP BY t.executor_id`)
 
 // Foreign reads the executors of other workers that own RUNNING or LOST rows: whose

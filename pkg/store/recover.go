@@ -45,7 +45,7 @@ type Recovered struct {
 // RUNNING and LOST rows of a worker, its slots of today and of yesterday included.
 var sqlOwnRows = define(`SELECT ` + fullRow + `
 	FROM tasks INDEXED BY idx_tasks_status_next_run
-	WHERE status IN ('RUNNING', 'LOST') AND (executor_id = ?1 OR executor_id GLOB ?2)
+	WHERE status IN ('RUNNING', 'LOST') AND (executor_id = ?1 OR executor_id GLOB +?2)
 	ORDER BY priority, next_run_time, rowid`)
 
 // Set RUNNING by a shell without an executor: nobody runs it, nobody ever did.

@@ -290,10 +290,10 @@ func (s *Store) expire(c *conn, f task.Fence, retryAt time.Time, st stamp) (task
 	return s.retry(c, fin, task.LeaseExpired, OutcomeLeaseExpired, st)
 }
 
-var sqlLetGoAll = define(`UPDATE tasks
+var sqlLetGoAll = define(`UPDATE tasks INDEXED BY idx_tasks_held
 	SET executor_id = NULL, lease_expire_time = NULL, updated_at = CASE updated_at WHEN ?3 THEN ?4 ELSE ?3 END
 	WHERE executor_id IS NOT NULL AND (status = 'PENDING' OR status = 'RETRYING' OR status = 'PAUSED')
-	  AND (executor_id = ?1 OR executor_id GLOB ?2)`)
+	  AND (executor_id = ?1 OR executor_id GLOB +?2)`)
 
 // letGo frees what strangers moved while a dead executor ran it (see LetGo). Such
 // rows are few: idx_tasks_held holds nothing else.
