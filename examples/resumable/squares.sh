@@ -6,7 +6,7 @@ out=${OUT:-$NIGHTSHIFT_TASK_DIR/squares}
 n=$(printf %s "${NIGHTSHIFT_CHECKPOINT:-}" | sed -n 's/.*"n":\([0-9]*\).*/\1/p')
 n=${n:-0}
 touch "$out"
-sed -n "1,${n}p" "$out" >"$out.part" && mv "$out.part" "$out"
+head -n "$n" "$out" >"$out.part" && mv "$out.part" "$out"
 while [ "$n" -lt 1000 ]; do
   n=$((n + 1))
   echo $((n * n)) >>"$out"

@@ -26,6 +26,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,13 @@ type Job struct {
 	// Outcome reads what the work has made beside its result, a file for one.
 	// nil: the result is all.
 	Outcome func(scratch string) string
+
+	// Result gives the result the form in which it is compared, where it names files
+	// of the scratch folder. nil: as it is.
+	Result func(result, scratch string) string
+
+	// Harms are the harms that are tried. nil: all that can befall the handler.
+	Harms []Harm
 
 	// Irregular: the handler makes its checkpoints by the clock, so their number
 	// is not compared.
@@ -66,8 +74,15 @@ const (
 	Stopped      Harm = "asked to stop at the checkpoint"
 )
 
-// Harms lists them.
-func Harms() []Harm { return []Harm{KilledBefore, KilledAfter, Refused, Panicked, Stopped} }
+// harms are those that can befall a handler. A program is another process: it
+// can't panic here, and may well go on after a refusal, which the next checkpoint
+// makes good.
+func harms(h handler.Handler) []Harm {
+	if _, program := h.(handler.SelfStopping); program {
+		return []Harm{KilledBefore, KilledAfter, Stopped}
+	}
+	return []Harm{KilledBefore, KilledAfter, Refused, Panicked, Stopped}
+}
 
 // Resumable fails t for every checkpoint and harm after which the handler does not
 // come to the result of an undisturbed run, or repeats more than the step in hand.
@@ -92,6 +107,9 @@ func (k *kit) check() (errs []error) {
 	if k.job.Limit <= 0 {
 		k.job.Limit = time.Minute
 	}
+	if k.job.Harms == nil {
+		k.job.Harms = harms(k.job.Handler)
+	}
 	calm := k.begin()
 	want, err := k.execute(calm, nothing, 0)
 	switch {
@@ -104,7 +122,7 @@ func (k *kit) check() (errs []error) {
 	}
 	want.outcome = k.outcome(calm)
 	for n := 1; n <= want.checkpoints; n++ {
-		for _, harm := range Harms() {
+		for _, harm := range k.job.Harms {
 			if err := k.disturb(harm, n, want); err != nil {
 				errs = append(errs, fmt.Errorf("checkpoint %d of %d, %s: %w", n, want.checkpoints, harm, err))
 			}
@@ -209,9 +227,13 @@ type ended struct {
 	checkpoints int
 }
 
+// attempts numbers all executions of the process: two of one number would be taken
+// for one, and killed together.
+var attempts atomic.Int64
+
 // execute runs the handler once; harm happens at its n-th checkpoint.
 func (k *kit) execute(l *life, harm Harm, n int) (ended, error) {
-	l.row.ExecID++
+	l.row.ExecID = attempts.Add(1)
 	dir := filepath.Join(l.scratch, "task-dir")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return ended{}, err
@@ -231,6 +253,9 @@ func (k *kit) execute(l *life, harm Harm, n int) (ended, error) {
 	}()
 	select {
 	case e := <-returned:
+		if k.job.Result != nil {
+			e.result = k.job.Result(e.result, l.scratch)
+		}
 		e.checkpoints, e.harmed = rec.count()
 		return e, nil
 	case <-rec.killed:
