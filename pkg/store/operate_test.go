@@ -514,3 +514,29 @@ func TestRenewalsLeaveUpdatedAtAlone(t *testing.T) {
 		t.Errorf("%+v, %v", owned, err)
 	}
 }
+
+// TestSC04CountsAreExact, whatever their sizes.
+func TestSC04CountsAreExact(t *testing.T) {
+	s := newStore(t, Options{})
+	want := map[task.Status]int64{task.Pending: countCheap + 5, task.Success: countCheap + 7, task.Cancelled: countCheap + 9, task.Paused: 3}
+	c := rawConn(t, s.Path())
+	if err := c.script(`DROP TRIGGER tasks_insert_rules; DROP TRIGGER tasks_insert_guard`); err != nil {
+		t.Fatal(err)
+	}
+	for status, n := range want {
+		sql := fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < %d)
+			INSERT INTO tasks(task_id, task_type, status) SELECT '%s' || i, 'a', '%s' FROM n`, n, status, status)
+		if err := c.script(sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := s.Count()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range task.Statuses() {
+		if got[status] != want[status] {
+			t.Errorf("%s: %d, want %d", status, got[status], want[status])
+		}
+	}
+}
