@@ -63,7 +63,7 @@ func newApp(program string, in io.Reader, out, errOut io.Writer) *cli.App {
 		ErrWriter:                 errOut,
 		ExitErrHandler:            func(*cli.Context, error) {}, // run reports it
 	}
-	for _, group := range [][]*cli.Command{taskVerbs(), controlVerbs(), nightVerbs(), scheduleVerbs(), databaseVerbs(), selfVerbs(), {runVerb()}} {
+	for _, group := range [][]*cli.Command{taskVerbs(), controlVerbs(), nightVerbs(), scheduleVerbs(), databaseVerbs(), selfVerbs(), {runVerb()}, programVerbs()} {
 		app.Commands = append(app.Commands, group...)
 	}
 	prepare(app.Commands)

@@ -87,7 +87,7 @@ func (d *Desk) newTask(o AddOptions, now time.Time) (t store.NewTask, err error)
 		return t, err
 	}
 	if o.Payload != "" {
-		text, err := d.readPayload(o.Payload)
+		text, err := d.readJSON("the payload", o.Payload)
 		if err != nil {
 			return t, err
 		}
@@ -138,27 +138,27 @@ func parseTimeout(text string) (*int64, error) {
 	return &seconds, nil
 }
 
-// readPayload reads JSON from the flag's value, a file or standard input. It
-// never reads more than the limit and a byte.
-func (d *Desk) readPayload(spec string) ([]byte, error) {
-	what, text := "--payload", []byte(spec)
+// readJSON reads JSON from a flag's value, a file (@FILE) or standard input (-).
+// It never reads more than the limit and a byte.
+func (d *Desk) readJSON(what, spec string) ([]byte, error) {
+	text := []byte(spec)
 	switch {
 	case spec == "-":
-		what = "the payload on standard input"
 		var err error
 		if text, err = io.ReadAll(io.LimitReader(d.In, task.MaxJSONBytes+1)); err != nil {
-			return nil, fail(ExitIO, "", "read the payload from standard input: %v", err)
+			return nil, fail(ExitIO, "", "read %s from standard input: %v", what, err)
 		}
+		what += " on standard input"
 	case strings.HasPrefix(spec, "@"):
-		what = "the payload in " + spec[1:]
 		f, err := os.Open(spec[1:])
 		if err != nil {
-			return nil, fmt.Errorf("read the payload: %w", err)
+			return nil, fmt.Errorf("read %s: %w", what, err)
 		}
-		defer f.Close()
+		defer f.Close() // it was only read
 		if text, err = io.ReadAll(io.LimitReader(f, task.MaxJSONBytes+1)); err != nil {
-			return nil, fail(ExitIO, "", "read the payload from %s: %v", spec[1:], err)
+			return nil, fail(ExitIO, "", "read %s from %s: %v", what, spec[1:], err)
 		}
+		what += " in " + spec[1:]
 	}
 	return text, CheckJSON(what, text)
 }

@@ -147,14 +147,18 @@ func current(rows []store.Heartbeat, newest store.Heartbeat) []store.Heartbeat {
 }
 
 func (p prober) life(w *Worker, r store.Heartbeat, c config.Worker, now time.Time) (Life, string) {
-	if boot, err := p.bootID(); err == nil && boot != "" && r.BootID != "" && boot != r.BootID {
-		if !r.StoppedAt.IsZero() {
+	proof, err := p.probe(r.LockPath, r.LockDev, r.LockIno)
+	proof.Guard.Close()
+	if boot, berr := p.bootID(); berr == nil && boot != "" && r.BootID != "" && boot != r.BootID {
+		switch {
+		case err == nil && proof.Outcome == liveness.Held:
+			// In a container one of us is shown another boot id: a held lock outweighs it.
+			return silence(r, liveness.Process{}, c, now)
+		case !r.StoppedAt.IsZero():
 			return Stopped, ""
 		}
 		return Gone, "the machine was restarted since"
 	}
-	proof, err := p.probe(r.LockPath, r.LockDev, r.LockIno)
-	proof.Guard.Close()
 	process, perr := p.process(r.PID)
 	running := perr == nil && process.StartTicks == r.StartTicks && process.Alive()
 	switch {

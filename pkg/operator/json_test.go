@@ -136,7 +136,7 @@ func TestJSONShapesAreDocumented(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		return []byte(out.String())
+		return out.Bytes()
 	}
 	id := func(i int) string { return fmt.Sprintf("20261201T100000.000-%010d", i) }
 

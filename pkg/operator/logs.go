@@ -91,16 +91,9 @@ func (d *Desk) fillPaths(history []store.Execution) {
 	}
 }
 
-// logPath is where an execution's log is made; "" when there are no logs at all.
+// logPath is where an execution's log is made.
 func (d *Desk) logPath(execID int64) string {
-	if _, err := os.Stat(d.Config.ExecLogDir()); err != nil {
-		return ""
-	}
-	dir, err := execlog.OpenDir(d.Config.ExecLogDir(), d.Config.Log.ExecMaxSize)
-	if err != nil {
-		return "" // it is not a place that a worker would have written to
-	}
-	return dir.Path(execID)
+	return execlog.PathIn(d.Config.ExecLogDir(), execID)
 }
 
 // choose picks the executions that are meant: the last one that has printed
@@ -245,21 +238,11 @@ func (f *follower) begin(x store.Execution) {
 	if f.current != nil {
 		f.d.logHeader(true, &x)
 	}
-	f.current, f.dst, f.log = &x, f.out, nil
+	f.current, f.dst, f.log = &x, f.out, execlog.Follow(x.LogPath, f.d.Config.Log.ExecMaxSize)
 }
 
-// print shows what is new of the current log. Its directory may come into being
-// only now.
+// print shows what is new of the current log.
 func (f *follower) print() error {
-	if f.log == nil && f.current != nil {
-		if f.current.LogPath == "" {
-			f.current.LogPath = f.d.logPath(f.current.ExecID)
-		}
-		if f.current.LogPath == "" {
-			return nil
-		}
-		f.log = execlog.Follow(f.current.LogPath, f.d.Config.Log.ExecMaxSize)
-	}
 	if f.log == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"nightshift/pkg/handler/program"
 	"nightshift/pkg/operator/cmdline"
 	"nightshift/pkg/operator/screen"
 	"nightshift/pkg/store"
@@ -195,6 +196,11 @@ func (d *Desk) removeFiles(gone store.Pruned) (n int, err error) {
 			n++
 		case !errors.Is(removeErr, fs.ErrNotExist) && err == nil:
 			err = fail(ExitIO, "", "remove a log: %v", removeErr)
+		}
+	}
+	for _, id := range gone.Tasks {
+		if removeErr := program.RemoveTaskDir(d.Config.TasksDir(), id); removeErr != nil && err == nil {
+			err = fail(ExitIO, "", "remove the directory of task %s: %v", esc(id), removeErr)
 		}
 	}
 	return n, err

@@ -73,8 +73,9 @@ func TestMetricsAreInTheTextFormat(t *testing.T) {
 	}
 	for _, want := range []string{
 		`nightshift_build_info{version="1.0.0"} 1`,
-		`nightshift_tasks{status="PENDING",type="inspect"} 12`,
-		`nightshift_tasks{status="DEAD",type="日报"} 1`,
+		`nightshift_tasks{status="PENDING"} 13`,
+		`nightshift_tasks{status="DEAD"} 1`,
+		`nightshift_running_tasks{type="日报"} 2`,
 		`nightshift_tasks_due 5`,
 		`nightshift_oldest_due_age_seconds 1800`,
 		`nightshift_failed_last_day 2`,
