@@ -1,7 +1,7 @@
 # make install / make uninstall, with DESTDIR and PREFIX; included by the Makefile.
 PREFIX     ?= /usr/local
 SYSCONFDIR ?= /etc
-UNITDIR    ?= /lib/systemd/system
+UNITDIR    ?= /usr/lib/systemd/system
 BINDIR      = $(DESTDIR)$(PREFIX)/bin
 
 .PHONY: install

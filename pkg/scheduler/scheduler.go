@@ -72,7 +72,8 @@ type Config struct {
 	Beat func() error
 	// LastBeat is when the last heartbeat was written, with its monotonic reading.
 	LastBeat func() time.Time
-	// Discard removes what an ended task leaves behind (its directory).
+	// Discard removes what an ended task leaves behind (its directory). It must not
+	// block: it is called on the loop.
 	Discard func(t *task.Task)
 	// Stepped is told when the wall clock was set; may be nil.
 	Stepped func(by time.Duration)

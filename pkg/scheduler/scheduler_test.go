@@ -26,9 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // nowhere is a place without directory and log.
 type nowhere struct{}
 
-func (nowhere) Open(*task.Task) (string, io.WriteCloser, string, error) {
-	return "", discard{}, "", nil
-}
+func (nowhere) Dir(*task.Task) (string, error) { return "", nil }
+
+func (nowhere) Open(*task.Task) (io.WriteCloser, string, error) { return discard{}, "", nil }
 
 type discard struct{}
 

@@ -158,7 +158,7 @@ func (l *loop) finished(c executor.Completion, f store.FinishResult) {
 		l.s.log.Error("result refused", "task", t.ID, "exec", t.ExecID, "err", f.Err)
 	default:
 		l.tellEnd(c, f.Status)
-		if f.Status.Final() {
+		if f.Status.Final() && c.Execution.LeavesDir() {
 			l.s.cfg.Discard(t)
 		}
 	}

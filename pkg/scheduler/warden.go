@@ -211,10 +211,6 @@ func (w *Warden) tend(o *Owner, s *observation, now time.Time, set WardenSetting
 		w.ownerless(s, now)
 		return
 	}
-	if o.BootID != "" && o.BootID != w.kernel.BootID() {
-		w.dead(o, s, now, set, reboot)
-		return
-	}
 	proof, guard, err := w.kernel.Probe(o)
 	if err != nil {
 		w.say(s, now, "lock cannot be probed", "worker", o.WorkerID, "err", err)
@@ -222,6 +218,16 @@ func (w *Warden) tend(o *Owner, s *observation, now time.Time, set WardenSetting
 	}
 	if guard != nil {
 		defer guard.Close()
+	}
+	if o.BootID != "" && o.BootID != w.kernel.BootID() {
+		if proof == Held {
+			// Its next life is on its way; or it lives in a container that is shown another
+			// boot id than we are. A lock that is held outweighs an id.
+			w.say(s, now, "worker bears another boot id, and its lock is held: it is left alone", "worker", o.WorkerID)
+			return
+		}
+		w.dead(o, s, now, set, reboot)
+		return
 	}
 	switch {
 	case proof == Free:

@@ -189,6 +189,20 @@ func TestAnotherBootIsProofWithoutALock(t *testing.T) {
 	}
 }
 
+// TestAHeldLockOutweighsABootID: a container can be shown another boot id.
+func TestAHeldLockOutweighsABootID(t *testing.T) {
+	r := newWatch(t, "another-boot")
+	r.pass(10 * time.Minute)
+	if len(r.l.took)+len(r.m.signals) != 0 {
+		t.Errorf("took %v, signals %v", r.l.took, r.m.signals)
+	}
+	r.m.proof = Free
+	r.pass(3 * time.Second)
+	if len(r.l.took) != 1 {
+		t.Error("not taken over once the lock was free")
+	}
+}
+
 func TestSilenceAloneNeverTakesOver(t *testing.T) {
 	r := newWatch(t, "this-boot")
 	r.pass(20 * time.Minute)

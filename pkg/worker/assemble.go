@@ -37,7 +37,7 @@ func (p *process) makeMeans() error {
 	}
 	p.lines = logging.NewLimiter(checkpointLine)
 	cfg := p.config()
-	p.places = &places{tasks: cfg.TasksDir(), log: p.log, where: func() (string, int64) {
+	p.places = &places{tasks: cfg.TasksDir(), log: p.log, gone: make(chan string, goneQueue), where: func() (string, int64) {
 		cfg := p.config()
 		return cfg.ExecLogDir(), cfg.Log.ExecMaxSize
 	}}

@@ -17,6 +17,7 @@ type places struct {
 	tasks string                              // the root of the task directories
 	where func() (dir string, maxBytes int64) // of the execution logs, as configured now
 	log   hclog.Logger
+	gone  chan string // ids of ended tasks whose directories shall go; closed when no task ends any more
 
 	mu   sync.Mutex
 	dir  *execlog.Dir // opened for:
@@ -25,17 +26,17 @@ type places struct {
 }
 
 // Open implements executor.Place.
-func (p *places) Open(t *task.Task) (dir string, log io.WriteCloser, path string, err error) {
-	if dir, err = program.TaskDir(p.tasks, t.ID); err != nil {
-		return "", nil, "", fmt.Errorf("task directory: %w", err)
-	}
+func (p *places) Open(t *task.Task) (log io.WriteCloser, path string, err error) {
 	logs, err := p.logs()
 	if err != nil {
-		return "", nil, "", fmt.Errorf("execution logs: %w", err)
+		return nil, "", fmt.Errorf("execution logs: %w", err)
 	}
 	l := logs.Create(t.ExecID)
-	return dir, l, l.Path(), nil
+	return l, l.Path(), nil
 }
+
+// Dir implements executor.Place.
+func (p *places) Dir(t *task.Task) (string, error) { return program.TaskDir(p.tasks, t.ID) }
 
 // logs opens the directory of execution logs, anew when the configuration moved it.
 func (p *places) logs() (*execlog.Dir, error) {
@@ -53,8 +54,25 @@ func (p *places) logs() (*execlog.Dir, error) {
 	return d, nil
 }
 
-// discard removes the directory of a task that has ended.
-func (p *places) discard(t *task.Task) { p.discardID(t.ID) }
+// goneQueue is how many directories may wait to be removed before the loop that
+// ends tasks helps: a removal of what a program left can take its time.
+const goneQueue = 256
+
+// discard has the directory of a task that has ended removed, by clean if it can.
+func (p *places) discard(t *task.Task) {
+	select {
+	case p.gone <- t.ID:
+	default:
+		p.discardID(t.ID)
+	}
+}
+
+// clean removes directories until the queue is closed.
+func (p *places) clean() {
+	for id := range p.gone {
+		p.discardID(id)
+	}
+}
 
 func (p *places) discardID(id string) {
 	if err := program.RemoveTaskDir(p.tasks, id); err != nil {

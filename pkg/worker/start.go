@@ -165,10 +165,11 @@ func (p *process) clearRecorded(r *store.Heartbeat) error {
 	if err != nil {
 		return exit(ExitSoftware, "boot id: %w", err)
 	}
-	// A clean end, or a reboot: what was interrupted then costs its task nothing.
-	p.graceful = !r.StoppedAt.IsZero() || r.BootID != boot
-	if r.BootID != boot || (r.PID == os.Getpid() && r.StartTicks == liveness.Self().StartTicks) {
+	if r.PID == os.Getpid() && r.StartTicks == liveness.Self().StartTicks && r.BootID == boot {
 		return nil
+	}
+	if r.BootID != boot {
+		return p.otherBoot(r)
 	}
 	old, err := liveness.ReadProcess(r.PID)
 	alive := err == nil && old.StartTicks == r.StartTicks && old.State != 'Z'
@@ -181,6 +182,23 @@ func (p *process) clearRecorded(r *store.Heartbeat) error {
 	}
 	s := liveness.Sweep{Mark: r.LockPath, LockDev: r.LockDev, LockIno: r.LockIno}
 	return p.mustDie(s)
+}
+
+// otherBoot: nothing of another boot runs, unless we or it are in a container
+// that is shown another boot id: a lock that is held says so.
+func (p *process) otherBoot(r *store.Heartbeat) error {
+	if r.LockPath == "" || r.LockPath == p.lock.Path() {
+		return nil // it is the lock that we hold
+	}
+	proof, err := liveness.ProbeLock(r.LockPath, r.LockDev, r.LockIno)
+	if err != nil {
+		return exit(ExitTempFail, "lock of an earlier life of worker %s: %w", p.id, err)
+	}
+	proof.Guard.Close()
+	if proof.Outcome == liveness.Held {
+		return exit(ExitConfig, "worker id %s is taken: its lock %s is held; stop that one, or start this one with another --id", p.id, r.LockPath)
+	}
+	return nil
 }
 
 // mustDie kills what a sweep finds. Where something stays (stuck in the kernel),
@@ -210,7 +228,7 @@ func (p *process) recover() (*scheduler.Settings, []store.Heartbeat, []task.Task
 	now := p.clock.Now()
 	rows := p.heartbeatRows(now)
 	got, err := p.store.Recover(store.RecoverRequest{
-		Worker: p.id, Executors: p.slots, BootID: p.kernel.BootID(), Now: now, Graceful: p.graceful,
+		Worker: p.id, Executors: p.slots, BootID: p.kernel.BootID(), Now: now,
 		Types: set.Rules, Backoff: set.Backoff, Rand: random, NoTimeoutLease: set.NoTimeoutLease(),
 		MaxCrashes: cfg.Retry.MaxCrashes, MaxExecutions: cfg.Retry.MaxExecutions,
 		// In the same transaction: a neighbour that sees the resumed rows sees this life too.
@@ -219,7 +237,7 @@ func (p *process) recover() (*scheduler.Settings, []store.Heartbeat, []task.Task
 	if err != nil {
 		return nil, nil, nil, exit(store.ExitCode(err), "recovery: %w", err)
 	}
-	p.log.Info("recovered", "worker", p.id, "graceful", p.graceful, "resumed", len(got.Resume), "pending", got.Requeued,
+	p.log.Info("recovered", "worker", p.id, "resumed", len(got.Resume), "pending", got.Requeued,
 		"retrying", got.Expired, "dead", got.Dead, "cancelled", got.Cancelled, "paused", got.Paused)
 	return set, rows, got.Resume, nil
 }

@@ -74,8 +74,6 @@ type process struct {
 	table  *scheduler.Timetable
 	kernel *kernel
 	slots  []string
-	// graceful: the last life of this worker ended cleanly, or with the machine.
-	graceful bool
 
 	done  chan struct{} // closed when the loops beside the scheduler shall end
 	loops sync.WaitGroup
@@ -233,6 +231,7 @@ func (p *process) work(ctx context.Context, resumed int) error {
 	p.also(func() { p.warden.Run(p.done) })
 	p.also(func() { p.table.Run(p.done) })
 	p.also(func() { p.keepHouse(p.done) })
+	p.also(p.places.clean)
 	p.log.Info("worker ready", "worker", p.id, "pid", os.Getpid(), "slots", len(p.slots), "resumed", resumed,
 		"version", p.opts.Version)
 	if p.line.send(readyByte) {
@@ -240,6 +239,7 @@ func (p *process) work(ctx context.Context, resumed int) error {
 	}
 	err := p.sched.Run()
 	close(p.done)
+	close(p.places.gone)
 	p.loops.Wait()
 	if err != nil {
 		// The abandoned handler still runs: no clean end is recorded, so that the
