@@ -34,7 +34,11 @@ func squares(ctx context.Context, t *handler.Task) (any, error) {
 	}
 	path := os.Getenv("OUT")
 	if path == "" {
-		path = filepath.Join(t.Dir, "squares")
+		dir, err := t.Dir()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(dir, "squares")
 	}
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"io"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"nightshift/pkg/handler"
@@ -46,9 +47,11 @@ type Recorder interface {
 
 // Place gives an execution its directory and its log.
 type Place interface {
-	// Open returns the task's own directory (it stays until the task ends), the
-	// execution's log and its path. Errors are the worker's trouble, not the task's.
-	Open(t *task.Task) (dir string, log io.WriteCloser, logPath string, err error)
+	// Open returns the execution's log and its path. Errors are the worker's trouble,
+	// not the task's; so are those of Dir.
+	Open(t *task.Task) (log io.WriteCloser, logPath string, err error)
+	// Dir makes the task's own directory, or finds it; it stays until the task ends.
+	Dir(t *task.Task) (string, error)
 }
 
 // Deps are the means of an execution, shared by all slots of a worker.
@@ -79,8 +82,8 @@ type Execution struct {
 
 	deps    Deps
 	fence   task.Fence
-	dir     string
 	logPath string
+	hasDir  atomic.Bool // the task's directory was asked for
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -130,6 +133,10 @@ func (x *Execution) Progress() string {
 	return x.progress
 }
 
+// LeavesDir reports that the task may have a directory: this execution asked for
+// it, or an earlier one may have.
+func (x *Execution) LeavesDir() bool { return x.hasDir.Load() || x.Task.Executions > 1 }
+
 // Slow reports whether progress has stood still for the type's SlowAfter, and
 // whether this is the first call that says so since it last moved.
 func (x *Execution) Slow(now time.Time) (slow, first bool) {
@@ -171,12 +178,12 @@ func (x *Execution) run() Completion {
 	return x.conclude(end)
 }
 
-// openPlace gets the directory and the log, or the order that ended the wait.
+// openPlace gets the log, or the order that ended the wait.
 func (x *Execution) openPlace() (io.WriteCloser, error) {
 	for {
-		dir, log, path, err := x.deps.Place.Open(&x.Task)
+		log, path, err := x.deps.Place.Open(&x.Task)
 		if err == nil {
-			x.dir, x.logPath = dir, path
+			x.logPath = path
 			return log, nil
 		}
 		if stopped := x.waitForWorker(fmt.Errorf("no place to run: %w", err)); stopped != nil {
@@ -263,6 +270,12 @@ func (x *Execution) call(log io.Writer) (result any, err error) {
 	x.mu.Lock()
 	row.Checkpoint = x.checkpoint
 	x.mu.Unlock()
-	t := handler.NewTask(&row, x.dir, log, x, x.stop)
+	t := handler.NewTask(&row, "", log, x, x.stop)
+	t.DirOnDemand(x.makeDir)
 	return x.Type.Handler.Run(x.ctx, t)
+}
+
+func (x *Execution) makeDir() (string, error) {
+	x.hasDir.Store(true) // also when it fails half way
+	return x.deps.Place.Dir(&x.Task)
 }

@@ -55,15 +55,17 @@ type place struct {
 	errs []error
 }
 
-func (p *place) Open(*task.Task) (string, io.WriteCloser, string, error) {
+func (p *place) Dir(*task.Task) (string, error) { return "dir", nil }
+
+func (p *place) Open(*task.Task) (io.WriteCloser, string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.errs) > 0 {
 		err := p.errs[0]
 		p.errs = p.errs[1:]
-		return "", nil, "", err
+		return nil, "", err
 	}
-	return "dir", p, "the.log", nil
+	return p, "the.log", nil
 }
 
 func (p *place) Write(b []byte) (int, error) {

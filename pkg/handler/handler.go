@@ -88,28 +88,47 @@ type Task struct {
 	Payload json.RawMessage // the bytes that were inserted
 	Attempt int64           // the execution's number (exec_id): unique, rising, the fencing token
 	Retries int64           // failures of the task's own so far
-	Dir     string          // a directory of the task's own that stays until the task ends
 	Log     io.Writer       // the execution's log file, capped; never nil
 
 	// Stop delivers at most a few orders; only handlers that run something
 	// which cannot call Checkpoint read it. A closed or nil channel never fires.
 	Stop <-chan StopOrder
 
+	dir        string
+	makeDir    func() (string, error) // nil: dir is there
 	checkpoint json.RawMessage
 	rec        Recorder
 }
 
-// NewTask ties a task's row to the recorder of one execution. Only executors
-// and test kits call it.
+// NewTask ties a task's row to the recorder of one execution; dir is there already
+// (or DirOnDemand says how it is made). Only executors and test kits call it.
 func NewTask(row *task.Task, dir string, log io.Writer, rec Recorder, stop <-chan StopOrder) *Task {
 	t := &Task{
 		ID: row.ID, Type: row.Type, Payload: json.RawMessage(row.Payload),
-		Attempt: row.ExecID, Retries: row.RetryCount, Dir: dir, Log: log, Stop: stop, rec: rec,
+		Attempt: row.ExecID, Retries: row.RetryCount, dir: dir, Log: log, Stop: stop, rec: rec,
 	}
 	if row.Checkpoint != "" {
 		t.checkpoint = json.RawMessage(row.Checkpoint)
 	}
 	return t
+}
+
+// DirOnDemand makes Dir call f the first time. Only executors call it.
+func (t *Task) DirOnDemand(f func() (string, error)) { t.makeDir = f }
+
+// Dir is a directory of the task's own, over all executions, which goes when the
+// task has ended. It is made by the first call: most Go handlers need none. Return
+// its error as it is: it is the worker's trouble and costs the task nothing. Call it
+// from one goroutine.
+func (t *Task) Dir() (string, error) {
+	if t.makeDir != nil {
+		dir, err := t.makeDir()
+		if err != nil {
+			return "", WorkerTrouble(fmt.Errorf("no directory: %w", err))
+		}
+		t.dir, t.makeDir = dir, nil
+	}
+	return t.dir, nil
 }
 
 // LastCheckpoint is the state that the last acknowledged Checkpoint stored, in

@@ -102,7 +102,7 @@ func (x *execution) environ() []string {
 	add("ATTEMPT", strconv.FormatInt(x.t.Attempt, 10))
 	add("PAYLOAD", string(x.t.Payload))
 	add("CHECKPOINT", string(x.t.LastCheckpoint()))
-	add("TASK_DIR", x.t.Dir)
+	add("TASK_DIR", x.dir)
 	add("FD", "3")
 	add("MARK", opt.Mark)
 	return env

@@ -149,6 +149,8 @@ type execution struct {
 
 	listening bool
 
+	dir string // the task's own
+
 	order error       // what the program is being ended for; nil: nothing yet
 	how   []string    // what that took, for the history
 	kill  *time.Timer // when patience ends
@@ -160,6 +162,10 @@ type execution struct {
 
 // start gives the program its directory's files, its descriptors and its life.
 func (x *execution) start(ctx context.Context) error {
+	var err error
+	if x.dir, err = x.t.Dir(); err != nil {
+		return err
+	}
 	stdin, err := x.writeFiles()
 	if err != nil {
 		return handler.WorkerTrouble(fmt.Errorf("files of the task: %w", err))
@@ -172,7 +178,7 @@ func (x *execution) start(ctx context.Context) error {
 	defer ch.closeTheirs()
 	dir := x.p.cfg.Dir
 	if dir == "" {
-		dir = x.t.Dir
+		dir = x.dir
 	}
 	x.program = describe(x.path, x.p.cfg.Command, dir)
 	x.child, err = x.p.cfg.Reaper.spawn(ctx, spawnOrder{
@@ -203,12 +209,12 @@ func (x *execution) listen() {
 // writeFiles puts payload and checkpoint into the task's directory and returns
 // the payload, opened: a file as stdin can't block anybody, read or not.
 func (x *execution) writeFiles() (*os.File, error) {
-	stdin, err := writeFile(x.t.Dir, payloadFile, x.t.Payload)
+	stdin, err := writeFile(x.dir, payloadFile, x.t.Payload)
 	if err != nil {
 		return nil, err
 	}
 	if state := x.t.LastCheckpoint(); state != nil {
-		f, err := writeFile(x.t.Dir, checkpointFile, state)
+		f, err := writeFile(x.dir, checkpointFile, state)
 		if err == nil {
 			err = f.Close()
 		}

@@ -115,7 +115,11 @@ func (h *Handler) Run(ctx context.Context, t *handler.Task) (any, error) {
 	if err != nil {
 		return nil, handler.Fatal(err)
 	}
-	d := &draft{task: t, request: r, options: h.options}
+	dir, err := t.Dir()
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{task: t, dir: taskDir(dir), request: r, options: h.options}
 	resumed, err := t.Resume(&d.state)
 	if err != nil {
 		return nil, err
@@ -142,6 +146,7 @@ func (h *Handler) Run(ctx context.Context, t *handler.Task) (any, error) {
 // draft is a report in the making.
 type draft struct {
 	task    *handler.Task
+	dir     taskDir
 	request Request
 	options Options
 	state   state
@@ -179,8 +184,7 @@ const factsFile = "facts.json"
 // gather takes the facts that were saved, or looks. The page is drawn from what
 // is in the file in either case.
 func (d *draft) gather(ctx context.Context) error {
-	dir := taskDir(d.task.Dir)
-	raw, err := dir.load(factsFile, d.state.Facts)
+	raw, err := d.dir.load(factsFile, d.state.Facts)
 	if err != nil {
 		facts, err := d.options.Source.Facts(ctx, d.state.Window)
 		if err != nil {
@@ -192,7 +196,7 @@ func (d *draft) gather(ctx context.Context) error {
 		if raw, err = json.Marshal(facts); err != nil {
 			return handler.Fatal(err)
 		}
-		if d.state.Facts, err = dir.save(factsFile, raw); err != nil {
+		if d.state.Facts, err = d.dir.save(factsFile, raw); err != nil {
 			return trouble(err)
 		}
 		d.state.Sections = nil
@@ -212,9 +216,8 @@ func (d *draft) gather(ctx context.Context) error {
 
 // section renders and saves one section, unless it is there.
 func (d *draft) section(ctx context.Context, i int) error {
-	dir := taskDir(d.task.Dir)
 	if i < len(d.state.Sections) {
-		if _, err := dir.load(sectionFile(i), d.state.Sections[i]); err == nil {
+		if _, err := d.dir.load(sectionFile(i), d.state.Sections[i]); err == nil {
 			return nil
 		}
 		d.state.Sections = d.state.Sections[:i]
@@ -223,7 +226,7 @@ func (d *draft) section(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	mark, err := dir.save(sectionFile(i), html)
+	mark, err := d.dir.save(sectionFile(i), html)
 	if err != nil {
 		return trouble(err)
 	}
@@ -235,10 +238,9 @@ func sectionFile(i int) string { return fmt.Sprintf("section-%02d.html", i) }
 
 // publish puts the sections together under the report's name.
 func (d *draft) publish() (any, error) {
-	dir := taskDir(d.task.Dir)
 	var page []byte
 	for i := range sections {
-		html, err := dir.load(sectionFile(i), d.state.Sections[i])
+		html, err := d.dir.load(sectionFile(i), d.state.Sections[i])
 		if err != nil {
 			return nil, handler.Retryable(fmt.Errorf("section %s: %w", sections[i], err))
 		}
