@@ -47,9 +47,13 @@ type example struct {
 func (e example) StopsItself() {}
 
 func (e example) Run(ctx context.Context, t *handler.Task) (any, error) {
+	taskDir, err := t.Dir()
+	if err != nil {
+		return nil, err
+	}
 	p, err := program.New(program.Config{
 		Command: e.command, Dir: e.dir, Reaper: reaper,
-		Env: map[string]string{"OUT": out(filepath.Dir(t.Dir)), "PYTHONDONTWRITEBYTECODE": "1"},
+		Env: map[string]string{"OUT": out(filepath.Dir(taskDir)), "PYTHONDONTWRITEBYTECODE": "1"},
 	})
 	if err != nil {
 		return nil, err
