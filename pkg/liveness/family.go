@@ -44,6 +44,7 @@ func NewFamily(runDir string, clock func() time.Duration, news chan<- struct{}) 
 		return nil, err
 	}
 	syscall.Umask(0o027)
+	keepThreads()
 	_ = setOOMScoreAdj(os.Getpid(), -900) // needs privilege: a wish
 	return f, SetSubreaper()
 }

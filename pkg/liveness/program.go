@@ -39,7 +39,7 @@ func Fingerprint(args []string) string {
 		} else if _, file, ok := strings.Cut(arg, "="); ok {
 			arg = file
 		}
-		if st, err := os.Stat(arg); err == nil {
+		if st, err := os.Stat(arg); err == nil && st.Mode().IsRegular() {
 			fmt.Fprintf(&b, "%d:%s:%d:%v:%d ", i, arg, st.Size(), st.Mode(), st.ModTime().UnixNano())
 		}
 	}

@@ -67,7 +67,7 @@ func (s *supervisor) tend(w *slot, now time.Duration) (next time.Duration) {
 	case now < w.nextStart && (!w.config || w.files == liveness.Fingerprint(s.Command)):
 		return w.nextStart
 	default:
-		w.State = clearing
+		w.State, w.nextStart = clearing, min(w.nextStart, now)
 		w.place.Clear(huntLimit, s.news)
 	}
 	return now + lookEach

@@ -78,14 +78,14 @@ func live(signals chan os.Signal) {
 			note("drains", "%d supervisor gone", os.Getpid())
 			drain()
 		}
-		if word == liveness.SaysReady {
-			if _, never := fault("noready"); !never {
-				ready = true
-				note("ready", "%d %d", os.Getpid(), time.Now().UnixNano())
-			}
+		if _, never := fault("noready"); !ready && !never {
+			ready = true
+			note("ready", "%d %d", os.Getpid(), time.Now().UnixNano())
 		}
 		word = liveness.SaysAlive
-		if _, stalled := fault("stall"); stalled {
+		if _, stalled := fault("stall"); !ready {
+			word = liveness.SaysReady // as soon as it may
+		} else if stalled {
 			word = liveness.SaysStalled
 		}
 		select {
@@ -154,15 +154,15 @@ func alone() {
 func report() {
 	umask := unix.Umask(0)
 	unix.Umask(umask)
-	var files unix.Rlimit
-	check(unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+	files, err := exec.Command("/bin/sh", "-c", "ulimit -Sn").Output() // Go raises its own, and gives children what it was given
+	check(err)
 	status, err := os.ReadFile("/proc/self/status")
 	check(err)
 	oom, err := os.ReadFile("/proc/self/oom_score_adj")
 	check(err)
 	fds, err := os.ReadDir("/proc/self/fd")
 	check(err)
-	text := fmt.Sprintf("umask %04o\nnofile %d\noom %s", umask, files.Cur, oom)
+	text := fmt.Sprintf("umask %04o\nnofile %soom %s", umask, files, oom)
 	for line := range strings.Lines(string(status)) {
 		if strings.HasPrefix(line, "SigBlk:") || strings.HasPrefix(line, "SigIgn:") {
 			text += strings.ReplaceAll(line, "\t", " ")
