@@ -159,6 +159,22 @@ func TestJSONShapesAreDocumented(t *testing.T) {
 	compareShape(t, "metrics", pages["metrics"], doc(func(d *Desk) error { return d.Metrics("") }))
 	compareShape(t, "drain", pages["drain"], doc((*Desk).DrainShow))
 	compareShape(t, "version", pages["version"], doc(func(d *Desk) error { return d.ShowVersion("go1.26") }))
+	var report map[string]json.RawMessage
+	if err := json.Unmarshal(doc(func(d *Desk) error { return d.ShiftReport(t.Context(), ReportOptions{}) }), &report); err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for key := range report {
+		got = append(got, key)
+	}
+	for key := range pages["report"] {
+		want = append(want, key)
+	}
+	sort.Strings(got)
+	sort.Strings(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("report: printed %q\ndocumented %q", got, want)
+	}
 	compareShape(t, "doctor", pages["doctor, db check, config check"], doc(func(d *Desk) error {
 		return d.report([]Finding{{"disk", Well, "much room", ""}, {"disk", Bad, "no room", "make some"}})
 	}))

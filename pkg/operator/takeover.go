@@ -39,14 +39,35 @@ func (d *Desk) TakeOver(target string, force bool) error {
 		return err
 	}
 	defer release()
-	out, err := d.Store.TakeOver(store.TakeOverRequest{
-		Executors: executors, Now: d.Now(), Graceful: w.Life == Stopped,
-		MaxCrashes: d.Config.Retry.MaxCrashes, MaxExecutions: d.Config.Retry.MaxExecutions,
-	})
+	out, err := d.Store.TakeOver(d.takeOverRequest(w, executors))
+	if errors.Is(err, store.ErrNotMine) {
+		return d.say("worker %s is back, and goes on with its tasks itself", esc(w.ID))
+	}
 	if err != nil {
 		return err
 	}
 	return d.sayTakenOver(w, out)
+}
+
+// takeOverRequest names the incarnation that is dead, so that one which has come
+// back meanwhile keeps its tasks. It covers all tasks of the worker: what is true
+// of one of them is true of all.
+func (d *Desk) takeOverRequest(w *Worker, executors []string) store.TakeOverRequest {
+	r := store.TakeOverRequest{
+		Executors: executors, Now: d.Now(), Graceful: w.Life == Stopped,
+		MaxCrashes: d.Config.Retry.MaxCrashes, MaxExecutions: d.Config.Retry.MaxExecutions,
+	}
+	if len(w.Executors) == 0 {
+		return r // no row is left to tell one incarnation from another
+	}
+	row := w.Executors[0]
+	r.Executors, r.Worker = nil, w.ID
+	r.PID, r.StartTicks, r.BootID = row.PID, row.StartTicks, row.BootID
+	if boot, err := d.prober().bootID(); err == nil {
+		r.ThisBoot = boot
+		r.Graceful = r.Graceful || (row.BootID != "" && boot != "" && row.BootID != boot)
+	}
+	return r
 }
 
 // target finds whom a name means, and the executors whose tasks are meant.
@@ -101,10 +122,10 @@ func (d *Desk) prove(w *Worker, force bool) (release func(), err error) {
 		return release, fail(ExitTryAgain, "if you know that it is dead, add --force", "worker %s left no record of its lock, so its death can't be proven", esc(w.ID))
 	}
 	r := w.Executors[0]
-	if boot, err := d.prober().bootID(); err == nil && boot != "" && r.BootID != "" && boot != r.BootID {
-		return release, nil // nothing outlives the machine
-	}
 	proof, err := d.prober().probe(r.LockPath, r.LockDev, r.LockIno)
+	if boot, berr := d.prober().bootID(); berr == nil && boot != "" && r.BootID != "" && boot != r.BootID && (err != nil || proof.Outcome != liveness.Held) {
+		return proof.Guard.Close, nil // nothing outlives the machine
+	}
 	if err != nil && !force {
 		return release, err
 	}
