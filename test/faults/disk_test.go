@@ -156,7 +156,7 @@ func TestDiskFull(t *testing.T) {
 
 // refusesWhenFull adds until the ballast and what else is left are used up.
 func refusesWhenFull(st *night.Stage, filler string) error {
-	big := `{"pad":"` + strings.Repeat("x", 200_000) + `"}`
+	big := `{"pad":"` + strings.Repeat("x", 60_000) + `"}`
 	payload := st.Out("big.json")
 	if err := os.WriteFile(payload, []byte(big), 0o600); err != nil {
 		return err

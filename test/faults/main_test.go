@@ -77,7 +77,7 @@ func play(t *testing.T, o night.Options) *night.Verdict {
 	var report strings.Builder
 	v.Report(&report)
 	if v.Failed() {
-		t.Errorf("seed %d\n%s%s", o.Seed, tail(story.String(), 4000), report.String())
+		t.Errorf("seed %d\n%s%s", o.Seed, tail(story.String(), 2000), report.String())
 	} else {
 		t.Logf("%s", report.String())
 	}

@@ -17,8 +17,8 @@ const lateScript = `
 say() { printf '%s %s %s\n' "$NIGHTSHIFT_TASK_ID" "$NIGHTSHIFT_ATTEMPT" "$1" >>"$0.log"; }
 say start
 n=0
-while [ $n -lt 8 ]; do
-  n=$((n + 1)); sleep .1
+while [ $n -lt 5 ]; do
+  n=$((n + 1)); sleep .05
   printf '{"checkpoint":{"by":%s,"n":%d}}\n' "$NIGHTSHIFT_ATTEMPT" $n >&3
   read -r answer <&3 || { say gone; exit 1; }
   case $answer in *'"stop"'*) say "stop $answer"; exit 0 ;; esac
@@ -80,9 +80,14 @@ func stopAndSteal(st *night.Stage, log string, round, width int) (refused int, e
 	}
 	first := st.Int("SELECT max(exec_id) FROM tasks WHERE task_id IN (" + in + ")")
 	var stopped []int
+	defer func() {
+		for _, pid := range stopped {
+			st.Signal(pid, syscall.SIGCONT)
+		}
+	}()
 	for _, id := range ids {
 		pid := st.PID(st.Text("SELECT executor_id FROM tasks WHERE task_id=?", id))
-		if pid > 0 && st.Signal(pid, syscall.SIGSTOP) {
+		if pid > 0 && stopIdle(st, pid) {
 			stopped = append(stopped, pid)
 		}
 	}
@@ -91,12 +96,11 @@ func stopAndSteal(st *night.Stage, log string, round, width int) (refused int, e
 		return 0, fmt.Errorf("takeover by hand: %w: %s", err, out)
 	}
 	stolen := fmt.Sprintf("SELECT count(*) FROM tasks WHERE status='RUNNING' AND exec_id>%d AND checkpoint LIKE '%%\"by\":'||exec_id||',%%' AND task_id IN (%s)", first, in)
-	err = st.Wait("others run them", 20*time.Second, func() bool { return st.Int(stolen) == int64(width) })
+	if err := st.Wait("others run them", 20*time.Second, func() bool { return st.Int(stolen) == int64(width) }); err != nil {
+		return 0, err
+	}
 	for _, pid := range stopped {
 		st.Signal(pid, syscall.SIGCONT)
-	}
-	if err != nil {
-		return 0, err
 	}
 	ended := "SELECT count(*) FROM tasks WHERE status='SUCCESS' AND task_id IN (" + in + ")"
 	if err := st.Wait("all end", 30*time.Second, func() bool { return st.Int(ended) == int64(width) }); err != nil {
@@ -105,9 +109,25 @@ func stopAndSteal(st *night.Stage, log string, round, width int) (refused int, e
 	return judgeLate(st, log, ids, in)
 }
 
+// stopIdle stops a worker at a moment at which it does not hold the write lock:
+// that it is another case (TestStoppedWriterIsFoundAndEnded).
+func stopIdle(st *night.Stage, pid int) bool {
+	for range 100 {
+		if !st.Signal(pid, syscall.SIGSTOP) {
+			return false
+		}
+		if !st.HoldsDatabase(pid) {
+			return true
+		}
+		st.Signal(pid, syscall.SIGCONT)
+		time.Sleep(2 * time.Millisecond)
+	}
+	return false
+}
+
 // judgeLate: the record is the second execution's, and the first was told so.
 func judgeLate(st *night.Stage, log string, ids []string, in string) (refused int, err error) {
-	if n := st.Int("SELECT count(*) FROM tasks WHERE checkpoint NOT LIKE '%\"by\":'||exec_id||',\"n\":8%' AND task_id IN (" + in + ")"); n != 0 {
+	if n := st.Int("SELECT count(*) FROM tasks WHERE checkpoint NOT LIKE '%\"by\":'||exec_id||',\"n\":5%' AND task_id IN (" + in + ")"); n != 0 {
 		return 0, fmt.Errorf("%d checkpoints are not the second execution's last", n)
 	}
 	if n := st.Int("SELECT count(*) FROM exec_history WHERE outcome='success' AND task_id IN (" + in + ")"); n != int64(len(ids)) {
@@ -175,4 +195,40 @@ func each(list []string, format string) []string {
 		out[i] = fmt.Sprintf(format, s)
 	}
 	return out
+}
+
+// TestStoppedWriterIsFoundAndEnded: a worker that is stopped inside a write
+// transaction keeps every other from writing. The others find it, name it and end
+// it, and the night goes on.
+func TestStoppedWriterIsFoundAndEnded(t *testing.T) {
+	play(t, night.Options{
+		Workers: -1, Free: 3, Slots: 2, NoLoop: true, Mix: []string{"plain", "batch"},
+		Script: func(st *night.Stage) error {
+			if err := st.Wait("tasks end", 30*time.Second, func() bool { return st.Done() > 5 }); err != nil {
+				return err
+			}
+			var caught int
+			if err := st.Wait("a worker is caught writing", 30*time.Second, func() bool {
+				for _, pid := range st.Workers() {
+					if st.HoldsDatabase(pid) && st.Signal(pid, syscall.SIGSTOP) {
+						if st.HoldsDatabase(pid) {
+							caught = pid
+							return true
+						}
+						st.Signal(pid, syscall.SIGCONT)
+					}
+				}
+				return false
+			}); err != nil {
+				return err
+			}
+			began := time.Now()
+			st.Did("stopped writer")
+			done := st.Done()
+			err := st.Wait("the others go on", 60*time.Second, func() bool { return st.Done() > done+5 })
+			st.Signal(caught, syscall.SIGCONT)
+			t.Logf("others wrote again after %v", time.Since(began).Round(time.Second))
+			return err
+		},
+	})
 }

@@ -115,6 +115,27 @@ func (m *nemesis) stopWriter(r *rand.Rand) string {
 
 // writers lists the pids that hold a write lock on the byte.
 func writers() []int {
+	return lockers(func(c []string) bool {
+		return len(c) >= 8 && c[1] == "POSIX" && c[3] == "WRITE" && c[6] == strconv.Itoa(writeLockByte)
+	})
+}
+
+// flockers lists the pids that hold an exclusive flock on the file.
+func flockers(path string) []int {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil // nobody has made it yet
+	}
+	inode := fmt.Sprintf(":%d", st.Sys().(*syscall.Stat_t).Ino)
+	return lockers(func(c []string) bool { return c[1] == "FLOCK" && c[3] == "WRITE" && strings.HasSuffix(c[5], inode) })
+}
+
+// lockers reads the pids of the wanted lines of /proc/locks:
+//
+//	1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 120 120
+//
+// A line with an arrow is one that waits.
+func lockers(want func(columns []string) bool) []int {
 	f, err := os.Open("/proc/locks")
 	if err != nil {
 		return nil // elsewhere than on Linux nobody can be caught at it
@@ -122,9 +143,8 @@ func writers() []int {
 	defer f.Close() // opened for reading
 	var pids []int
 	for s := bufio.NewScanner(f); s.Scan(); {
-		// 1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 120 120
 		c := strings.Fields(s.Text())
-		if len(c) < 8 || c[1] != "POSIX" || c[3] != "WRITE" || c[6] != strconv.Itoa(writeLockByte) {
+		if len(c) < 6 || c[1] == "->" || !want(c) {
 			continue
 		}
 		if pid, err := strconv.Atoi(c[4]); err == nil && pid > 0 {

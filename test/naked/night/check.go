@@ -47,6 +47,9 @@ func (n *night) check(v *Verdict) []string {
 	}
 	accepted := n.sub.all()
 	v.Tasks = len(accepted)
+	if n.o.Still {
+		v.Tasks = len(tasks)
+	}
 	v.Ended = map[string]int{}
 	for id, t := range tasks {
 		v.Ended[t.status]++

@@ -68,11 +68,13 @@ func newNemesis(n *night) *nemesis {
 		{"power", 1, m.cutPower},
 	}
 	var err error
-	if n.g.net, err = newNetwork(n.g); err != nil {
+	if n.g.net, err = newNetwork(n.g); err != nil && n.o.Script == nil {
 		m.skip(fmt.Sprintf("network in a namespace of its own (%v): the server is killed instead", err))
 	}
-	if n.g.mount == "" {
+	if n.g.mount == "" && n.o.Script == nil {
 		m.skip("disk full, power cut (they need root and a loop device)")
+	}
+	if n.g.mount == "" {
 		m.drop("disk full", "power")
 	}
 	if n.o.Workers == 0 {

@@ -3,6 +3,7 @@ package night
 import (
 	"database/sql"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -153,11 +154,9 @@ func (s *Stage) Did(name string) {
 	s.n.nem.said = name
 }
 
-// Done is how many tasks have been seen to end.
+// Done is how many tasks have ended.
 func (s *Stage) Done() int {
-	s.n.watch.mu.Lock()
-	defer s.n.watch.mu.Unlock()
-	return len(s.n.watch.final)
+	return int(s.Int("SELECT count(*) FROM tasks WHERE status IN ('SUCCESS','FAILED','DEAD','CANCELLED')"))
 }
 
 // Power cuts the power: the disk drops what is not on it, everything dies, the
@@ -191,3 +190,9 @@ func (s *Stage) ReadOnly(d time.Duration) error {
 
 // Died counts a process that killed itself at a failpoint.
 func (s *Stage) Died() { s.n.tally.workers.Add(1) }
+
+// HoldsDatabase reports that a process is inside a write transaction, or has the
+// turn to begin one.
+func (s *Stage) HoldsDatabase(pid int) bool {
+	return slices.Contains(writers(), pid) || slices.Contains(flockers(s.n.g.runDir()+"/turn.lock"), pid)
+}
