@@ -162,6 +162,7 @@ func TestIN06StandardInputWithoutEnd(t *testing.T) {
 
 func TestIN10HalfABatchIsNone(t *testing.T) {
 	good := `{"type": "clean_csv", "payload": {"a": 1.10}}`
+	n := newNight(t)
 	for _, c := range []struct {
 		name string
 		bad  string
@@ -199,7 +200,6 @@ func TestIN10HalfABatchIsNone(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, from := range []string{file, "-"} {
-				n := newNight(t)
 				d, out, _ := n.desk(0, 0)
 				d.In = strings.NewReader(text)
 				err := d.AddBatch(from, true)

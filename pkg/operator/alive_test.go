@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"nightshift/pkg/config"
 	"nightshift/pkg/liveness"
 	"nightshift/pkg/store"
 )
@@ -20,6 +21,7 @@ func TestCL04LifeComesFromTheKernel(t *testing.T) {
 	zombie.State = 'Z'
 	held, free := liveness.Proof{Outcome: liveness.Held}, liveness.Proof{Outcome: liveness.Free}
 	missing := liveness.Proof{Outcome: liveness.Unproven, Why: "the lock file is missing"}
+	limits := config.Worker{SuspectAfter: 90 * time.Second, OfflineAfter: 5 * time.Minute}
 	for _, c := range []struct {
 		name     string
 		row      func(h *store.Heartbeat)
@@ -68,7 +70,7 @@ func TestCL04LifeComesFromTheKernel(t *testing.T) {
 				},
 				holders: func(string, uint64, uint64) ([]liveness.Process, error) { return c.holders, nil },
 			}
-			got := p.examine([]store.Heartbeat{row}, newNight(t).conf.Worker, midnight)
+			got := p.examine([]store.Heartbeat{row}, limits, midnight)
 			if len(got) != 1 || got[0].Life != c.life || got[0].Why != c.why {
 				t.Errorf("got %s (%s), want %s (%s)", got[0].Life, got[0].Why, c.life, c.why)
 			}
@@ -85,7 +87,7 @@ func saidGoodbye(h *store.Heartbeat) { h.StoppedAt = midnight.Add(-time.Minute) 
 func TestExecutorsAreGroupedByWorker(t *testing.T) {
 	old := beat("w1.3", 77, time.Hour) // of a former life that had three slots
 	rows := []store.Heartbeat{beat("w10", 101, 0), beat("w2.10", 102, 0), beat("w2.2", 102, 0), beat("w1.1", 101, 0), old, beat("w1.2", 101, 0)}
-	got := nightKernel().examine(rows, newNight(t).conf.Worker, midnight)
+	got := nightKernel().examine(rows, config.Worker{SuspectAfter: time.Minute, OfflineAfter: time.Hour}, midnight)
 	var ids []string
 	for _, w := range got {
 		ids = append(ids, w.ID)

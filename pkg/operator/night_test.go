@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,15 +64,46 @@ func newNight(t testing.TB) *night {
 	if n.conf, err = config.Parse("/etc/nightshift/nightshift.yaml", "/etc/nightshift", []byte(nightConfig)); err != nil {
 		t.Fatal(err)
 	}
-	if n.store, err = store.Open(store.Options{Path: path, Clock: func() time.Time { return n.now }}); err != nil {
-		t.Fatal(err)
-	}
+	n.open()
 	t.Cleanup(func() {
 		if err := n.store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return n
+}
+
+func (n *night) open() {
+	n.t.Helper()
+	var err error
+	if n.store, err = store.Open(store.Options{Path: n.path, Clock: func() time.Time { return n.now }}); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// worked is the database after one night's work: made once, copied for each test.
+var worked struct {
+	sync.Mutex
+	file []byte
+}
+
+// work leaves the traces of a night.
+func (n *night) work() {
+	n.t.Helper()
+	worked.Lock()
+	defer worked.Unlock()
+	if worked.file == nil {
+		n.leaveTraces()
+	}
+	n.must(n.store.Close())
+	if worked.file == nil {
+		var err error
+		worked.file, err = os.ReadFile(n.path)
+		n.must(err)
+	}
+	n.must(os.WriteFile(n.path, worked.file, 0o600))
+	n.open()
+	n.at(0)
 }
 
 // desk is a desk of this night, with its output.
@@ -165,9 +197,9 @@ func (n *night) end(t task.Task, f store.Finish) {
 // at moves the clock.
 func (n *night) at(before time.Duration) { n.now = midnight.Add(-before) }
 
-// work leaves the traces of a night: something in every state, and of every
-// kind that a screen must bear.
-func (n *night) work() {
+// leaveTraces puts something into every state, and of every kind that a screen
+// must bear.
+func (n *night) leaveTraces() {
 	n.t.Helper()
 	exit := func(code int) *int { return &code }
 	id := func(i int) string { return fmt.Sprintf("20261201T%02d0000.000-%010d", 10+i/10, i) }
