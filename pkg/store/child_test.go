@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,11 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if os.Getenv("NIGHTSHIFT_LONG") == "" {
+		if err := flag.Set("rapid.checks", "25"); err != nil { // -rapid.checks on the command line still wins
+			panic(err)
+		}
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -101,10 +101,10 @@ func TestDB04WALIsBounded(t *testing.T) {
 	reader := startChild(t, "reader", path)
 	reader.says("reading")
 	big := `"` + strings.Repeat("x", 1<<20-2) + `"`
-	for fileSize(path+"-wal") <= walWarn {
+	for fileSize(path+"-wal") <= walLimit {
 		mustAdd(t, s, NewTask{Payload: big}, NewTask{Payload: big}, NewTask{Payload: big}, NewTask{Payload: big})
 	}
-	var m maintenance
+	m := maintenance{warnFrom: walLimit}
 	m.tendWAL(s)
 	if !strings.Contains(log.String(), "the WAL grows") || !strings.Contains(log.String(), fmt.Sprint("process ", reader.cmd.Process.Pid)) {
 		t.Errorf("no warning that names the reader: %s", log)
@@ -114,7 +114,7 @@ func TestDB04WALIsBounded(t *testing.T) {
 	if n := fileSize(path + "-wal"); n != 0 {
 		t.Errorf("the WAL still has %d bytes", n)
 	}
-	for range 40 {
+	for range 24 {
 		mustAdd(t, s, NewTask{Payload: big})
 	}
 	if n := fileSize(path + "-wal"); n > 50<<20 {

@@ -13,7 +13,7 @@ import (
 func (s *Store) maintain() {
 	tick := time.NewTicker(maintainEvery)
 	defer tick.Stop()
-	var m maintenance
+	m := maintenance{warnFrom: walWarn}
 	for {
 		select {
 		case <-s.closing:
@@ -29,6 +29,7 @@ type maintenance struct {
 	passiveAt   time.Time
 	warnedAt    time.Time
 	checkpoints int // failed ones in a row
+	warnFrom    int64
 }
 
 func (m *maintenance) round(s *Store) {
@@ -81,7 +82,7 @@ func (m *maintenance) tendWAL(s *Store) {
 		return
 	}
 	m.checkpoints = 0
-	if pinned && size > walWarn && time.Since(m.warnedAt) > complainEvery {
+	if pinned && size > m.warnFrom && time.Since(m.warnedAt) > complainEvery {
 		m.warnedAt = time.Now()
 		s.log.Warn("the WAL grows because somebody reads for a long time", "path", s.path, "bytes", size, "readers", s.readersText())
 	}

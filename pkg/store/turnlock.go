@@ -16,7 +16,8 @@ import (
 //
 // Only the writer's goroutine uses it.
 type turnLock struct {
-	f *os.File
+	f  *os.File
+	fd int // f's
 	// A wait that was given up goes on in its goroutine, since flock(2) cannot be
 	// called off; the next lock takes over what it gets.
 	pending chan error
@@ -38,7 +39,7 @@ func openTurnLock(path string) (*turnLock, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("turn lock %s: %w", path, err), f.Close())
 	}
-	return &turnLock{f: f}, nil
+	return &turnLock{f: f, fd: int(f.Fd())}, nil
 }
 
 // errGaveUp says that the turn did not come in time.
@@ -48,14 +49,15 @@ var errGaveUp = errors.New("gave up waiting for the turn")
 // the deadline (zero: never) or when stop closes.
 func (t *turnLock) lock(deadline time.Time, stop <-chan struct{}, complain func(waited time.Duration)) error {
 	if t.pending == nil {
-		switch err := flock(t.f, unix.LOCK_EX|unix.LOCK_NB); {
+		switch err := flock(t.fd, unix.LOCK_EX|unix.LOCK_NB); {
 		case err == nil:
 			return nil
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return fmt.Errorf("turn lock: %w", err)
 		}
-		t.pending = make(chan error, 1)
-		go func(got chan<- error) { got <- flock(t.f, unix.LOCK_EX) }(t.pending)
+		if err := t.await(); err != nil {
+			return fmt.Errorf("turn lock: %w", err)
+		}
 	}
 	var expired <-chan time.Time
 	if !deadline.IsZero() {
@@ -84,22 +86,38 @@ func (t *turnLock) lock(deadline time.Time, stop <-chan struct{}, complain func(
 	}
 }
 
+// await waits for the lock in a goroutine. It waits on a descriptor of its own: the
+// lock belongs to the open file behind both, and when the store has been closed by
+// the time it comes, closing this last one frees it.
+func (t *turnLock) await() error {
+	fd, err := unix.FcntlInt(uintptr(t.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	got := make(chan error, 1)
+	go func() {
+		err := flock(fd, unix.LOCK_EX)
+		if cerr := unix.Close(fd); err == nil {
+			err = cerr
+		}
+		got <- err
+	}()
+	t.pending = got
+	return nil
+}
+
 func (t *turnLock) unlock() error {
-	if err := flock(t.f, unix.LOCK_UN); err != nil {
+	if err := flock(t.fd, unix.LOCK_UN); err != nil {
 		return fmt.Errorf("turn unlock: %w", err)
 	}
 	return nil
 }
 
-// close ends the lock; a wait that is still pending gets it, finds no descriptor
-// any more, and so frees it.
 func (t *turnLock) close() error { return t.f.Close() }
 
-func flock(f *os.File, how int) error {
+func flock(fd, how int) error {
 	for {
-		// The raw descriptor is ours until close, which comes after the writer's end.
-		err := unix.Flock(int(f.Fd()), how)
-		if !errors.Is(err, unix.EINTR) {
+		if err := unix.Flock(fd, how); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
