@@ -514,12 +514,18 @@ func TestP20StoppedHolderIsNamed(t *testing.T) {
 		t.Fatalf("a write went past the lock: %v", err)
 	case <-time.After(2 * turnPatience): // over a change of turns
 	}
+	if w := s.WriteWait(); w < turnPatience || w > time.Hour {
+		t.Errorf("waits for %s", w)
+	}
 	if err := hold.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = hold.cmd.Wait() // it was killed
 	if err := <-added; err != nil {
 		t.Error(err)
+	}
+	if w := s.WriteWait(); w != 0 {
+		t.Errorf("still waits for %s", w)
 	}
 }
 

@@ -43,6 +43,7 @@ type writer struct {
 	closed bool
 
 	commits atomic.Int64 // transactions so far
+	waiting atomic.Int64 // since when the write lock is waited for, in Unix nanoseconds; 0: it is not
 
 	sick   string // the trouble that was last logged; "" when all is well
 	sickAt time.Time
@@ -293,6 +294,8 @@ func (w *writer) rolledBack(err error) error {
 // it returns nil.
 func (w *writer) begin(outside bool, deadline time.Time) error {
 	began := time.Now()
+	w.waiting.Store(began.UnixNano())
+	defer w.waiting.Store(0)
 	complain := func(waited time.Duration) {
 		w.s.log.Warn("waiting to write", "waited", waited.Round(time.Second), "holder", w.s.holderText())
 	}
@@ -335,6 +338,19 @@ func (w *writer) begin(outside bool, deadline time.Time) error {
 			return err
 		}
 	}
+}
+
+// WriteWait is for how long this process has been waiting to write; 0: it is not. Holders
+// tells for whom: a process of ours that is stopped may have to be ended.
+func (s *Store) WriteWait() time.Duration {
+	if s.w == nil {
+		return 0
+	}
+	since := s.w.waiting.Load()
+	if since == 0 {
+		return 0
+	}
+	return max(0, time.Since(time.Unix(0, since)))
 }
 
 func (w *writer) gaveUp(began time.Time) error {
