@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -80,6 +81,18 @@ func (s *stream) cut() (atEnd bool) {
 	<-s.done
 	s.conn.Close()
 	return !s.held
+}
+
+// sharedLog lets both streams write to a log that need not be safe for that.
+type sharedLog struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *sharedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }
 
 // atOnce hands out the descriptor: no deadline is looked at, nothing waits.

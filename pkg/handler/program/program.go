@@ -189,8 +189,9 @@ func (x *execution) start(ctx context.Context) error {
 		ch.closeOurs()
 		return spawnFailure(err, x.path, dir, x.p.path)
 	}
-	x.out = newStream(ch.ours[0], x.t.Log, resultBytes)
-	x.errout = newStream(ch.ours[1], x.t.Log, lastWordsBytes)
+	log := &sharedLog{w: x.t.Log}
+	x.out = newStream(ch.ours[0], log, resultBytes)
+	x.errout = newStream(ch.ours[1], log, lastWordsBytes)
 	x.speech = newSpeech(ctx, ch.ours[2], x.t)
 	return nil
 }
