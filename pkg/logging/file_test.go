@@ -93,11 +93,11 @@ func checkDescriptors(t *testing.T, dir string) {
 }
 
 // A gigabyte through the rotation: no line is lost, and at no moment the files
-// have more than (max_backups + 1) × max_size. 40 MB with -short.
+// have more than (max_backups + 1) × max_size. 20 MB with -short and under the race detector.
 func TestRotationLosesNoLineAndKeepsItsBound(t *testing.T) {
 	total, c := int64(1<<30), config.Log{Level: "info", Dir: t.TempDir(), MaxSize: 50e6, MaxBackups: 10}
 	if testing.Short() || raceEnabled {
-		total, c.MaxSize, c.MaxBackups = 40e6, 64<<10, 10
+		total, c.MaxSize, c.MaxBackups = 20e6, 64<<10, 10
 	}
 	l, err := Open(Options{Worker: "w1", Config: c, tick: 50 * time.Millisecond})
 	if err != nil {

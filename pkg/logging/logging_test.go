@@ -256,7 +256,7 @@ func TestABlockedConsoleBlocksNobodyAndIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const lines = 3 * maxQueuedLines
+	const lines = maxQueuedLines + 4000
 	begin := time.Now()
 	for i := range lines {
 		l.Logger().Warn("noise", "n", i)
