@@ -18,7 +18,7 @@ import (
 // that was answered is there although its worker is killed afterwards.
 func TestDiskErrorAtTheNthCall(t *testing.T) {
 	s := newShim(t)
-	nths := []int{1, 2, 3, 4, 5, 6, 8, 11, 15, 20}
+	nths := []int{1, 2, 3, 4, 6, 9, 14}
 	if testing.Short() {
 		nths = []int{1, 4}
 	}
@@ -101,7 +101,7 @@ func TestSlowDiskKillsNobody(t *testing.T) {
 		}
 		before = st.Workers()
 		s.arm(fault{op: onFsync, suffix: "-wal", nth: 1, forever: true, delay: 1200 * time.Millisecond})
-		time.Sleep(15 * time.Second)
+		time.Sleep(10 * time.Second)
 		s.disarm()
 		st.Did("slow fsync")
 		done := st.Done()
@@ -132,7 +132,7 @@ func TestDiskFull(t *testing.T) {
 		if st.Mount() == "" {
 			return errors.New("no disk of its own")
 		}
-		for range 3 {
+		for range 2 {
 			before := st.Done()
 			if err := st.Wait("tasks end", 40*time.Second, func() bool { return st.Done() > before+5 }); err != nil {
 				return err

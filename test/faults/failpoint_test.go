@@ -14,7 +14,12 @@ import (
 	"nightshift/test/naked/night"
 )
 
-var hit = regexp.MustCompile(`failpoint\.Hit\("([^"]+)"\)`)
+// How a failpoint is named in the source: by itself, or as what the store's writer
+// passes on either side of a COMMIT.
+var (
+	hit    = regexp.MustCompile(`failpoint\.Hit\("([^"]+)"\)`)
+	points = regexp.MustCompile(`points(?:: \[\]string\{|, )"([^"]+)"`)
+)
 
 // failpoints reads the names from the source: a new one is tested by itself.
 func failpoints(t *testing.T) []string {
@@ -30,6 +35,9 @@ func failpoints(t *testing.T) []string {
 		}
 		for _, m := range hit.FindAllStringSubmatch(string(b), -1) {
 			seen[m[1]] = true
+		}
+		for _, m := range points.FindAllStringSubmatch(string(b), -1) {
+			seen[m[1]+"/before-commit"], seen[m[1]+"/after-commit"] = true, true
 		}
 		return nil
 	})

@@ -196,3 +196,50 @@ func (s *Stage) Died() { s.n.tally.workers.Add(1) }
 func (s *Stage) HoldsDatabase(pid int) bool {
 	return slices.Contains(writers(), pid) || slices.Contains(flockers(s.n.g.runDir()+"/turn.lock"), pid)
 }
+
+// Reboot kills everything and starts it again under another boot. It returns how
+// long it took from the start to the first step of a task.
+func (s *Stage) Reboot(limit time.Duration) (time.Duration, error) {
+	s.n.nem.world.Lock()
+	defer s.n.nem.world.Unlock()
+	s.n.sys.blackout(&s.n.tally)
+	if out, err := s.n.g.sql("UPDATE worker_heartbeats SET boot_id='00000000-0000-4000-8000-000000000002'"); err != nil {
+		return 0, fmt.Errorf("boot id: %w: %s", err, out)
+	}
+	before := s.n.eff.size()
+	began := time.Now()
+	s.n.sys.up()
+	err := s.Wait("the first task after a reboot", limit, func() bool { return s.n.eff.size() > before })
+	return time.Since(began), err
+}
+
+// Worker finds a worker's pid; 0 when it does not run.
+func (s *Stage) Worker(id string) int {
+	for _, p := range s.n.nem.find((*process).isWorker) {
+		if s.n.nem.workerID(&p) == id {
+			return p.pid
+		}
+	}
+	return 0
+}
+
+// Restart ends the process gracefully; it is started again.
+func (s *Stage) Restart(name string) error {
+	k := s.keeper(name)
+	k.settle()
+	k.want(false)
+	k.signal(syscall.SIGTERM)
+	if !k.wait(time.Minute) {
+		return fmt.Errorf("%s does not end within a minute of SIGTERM", name)
+	}
+	k.want(true)
+	return nil
+}
+
+// Waiting is how many tasks of killed workers have not started again yet.
+func (s *Stage) Waiting() int {
+	s.n.eff.read()
+	s.n.eff.mu.Lock()
+	defer s.n.eff.mu.Unlock()
+	return len(s.n.eff.kills)
+}
