@@ -235,7 +235,7 @@ func (r *rig) ready(id string, not int) (pid int) {
 
 func (r *rig) until(what string, is func() bool) {
 	r.t.Helper()
-	within(r.t, 20*time.Second, what, is)
+	within(r.t, time.Minute, what, is)
 }
 
 func within(t *testing.T, limit time.Duration, what string, is func() bool) {
