@@ -207,6 +207,7 @@ func TestLO06FourWorkersAtDebug(t *testing.T) {
 			for i := range 4000 {
 				l.Logger().Debug("line", "worker", w+1, "n", i, "end", true)
 			}
+			l.Flush(time.Minute) // Close itself waits for two seconds only
 			if err := l.Close(); err != nil {
 				t.Error(err)
 			}
@@ -272,6 +273,9 @@ func TestABlockedConsoleBlocksNobodyAndIsTold(t *testing.T) {
 	eventually(t, "the console tells what it lost", func() bool {
 		return strings.Contains(console.text(), fmt.Sprintf("[WARN]  logging: log lines dropped: lines=%d since=", lost))
 	})
+	if !l.Flush(time.Minute) { // Close itself waits for two seconds only
+		t.Error("the console was not written to within a minute")
+	}
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
