@@ -216,6 +216,10 @@ var testJobs = map[string]func() int{
 	},
 	"few descriptors": fewDescriptors,
 	"client":          clientJob,
+	"short life": func() int {
+		return asWorker([]string{"/bin/sh", "-c", `env -i setsid sh -c 'exec 3>&- 4>&-; echo $$ >"$0"; while :; do sleep 0.1; done' "$PID_FILE" >/dev/null 2>&1 </dev/null &
+			while [ ! -s "$PID_FILE" ]; do sleep 0.01; done; echo done`})
+	},
 	"threads": func() int {
 		go func() {
 			for {

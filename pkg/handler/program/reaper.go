@@ -29,6 +29,10 @@ type ReaperOptions struct {
 	Log      Logger   // nil: silent
 }
 
+// certainPace is the pause before a search for strays that are known to exist:
+// several are taken together.
+const certainPace = 50 * time.Millisecond
+
 // maxLeft bounds what is remembered of programs that left something behind. An
 // older stray is recognised by its mark or by its age.
 const maxLeft = 1000
@@ -81,10 +85,17 @@ func NewReaper(o ReaperOptions) (*Reaper, error) {
 	return r, nil
 }
 
-// Close ends the search for strays. Programs that still run are not touched.
+// closeLimit bounds the last search: what has not died by then hangs in the kernel.
+const closeLimit = 5 * time.Second
+
+// Close searches for strays a last time, to its end: with the worker gone nobody
+// would look any more. Programs that still run are not touched.
 func (r *Reaper) Close() {
 	close(r.stop)
 	<-r.stopped
+	for end := time.Now().Add(closeLimit); !r.sweep() && time.Now().Before(end); {
+		time.Sleep(certainPace)
+	}
 }
 
 type silent struct{}

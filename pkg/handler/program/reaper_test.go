@@ -46,6 +46,17 @@ func TestNothingOfAFailedProgramIsAlive(t *testing.T) {
 	}
 }
 
+// A worker that ends right after a success leaves nothing of it behind.
+func TestCloseFindsTheLastStray(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	tr := try(t, testBinary(t))
+	tr.cfg.Env = map[string]string{"PROGRAM_TEST_JOB": "short life", "PID_FILE": file}
+	tr.run().wantResult(t, `"done"`)
+	if pid := slurp(t, file); alive(pid) {
+		t.Errorf("process %s outlived the worker that started it", pid)
+	}
+}
+
 // What a living program has started in a way of its own is not touched when another
 // program ends.
 func TestHelpersOfALivingProgramLive(t *testing.T) {
@@ -172,7 +183,7 @@ func TestChildrenOfGoHandlersAreLeftAlone(t *testing.T) {
 	for range 3 {
 		sh(t, "setsid sleep 1000 & exit 0").run().wantResult(t, "")
 	}
-	time.Sleep(2 * routinePace)
+	time.Sleep(2 * time.Second) // longer than any search waits
 	for _, cmd := range []*exec.Cmd{plain, own} {
 		if !alive(fmt.Sprint(cmd.Process.Pid)) {
 			t.Errorf("%v was killed", cmd.Args)

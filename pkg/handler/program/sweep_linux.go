@@ -18,8 +18,8 @@ import (
 // Pace of the search for strays.
 const (
 	routinePace = time.Second           // without evidence that there are any
-	certainPace = 50 * time.Millisecond // with evidence; several are taken together
 	burialPace  = time.Second / 4       // adopted children that died by themselves
+	longestRest = 3 * time.Second       // whatever it took: a busy machine makes it look long
 	roundPause  = 10 * time.Millisecond // between two rounds while some still die
 	maxRounds   = 100                   // of one search; the next goes on
 	dutyFactor  = 100                   // a routine search may take one part in so many of the time
@@ -55,7 +55,7 @@ func (r *Reaper) watch() {
 			if !r.sweep() {
 				search.in(routinePace)
 			}
-			rest = time.Now().Add(dutyFactor * time.Since(began))
+			rest = time.Now().Add(min(dutyFactor*time.Since(began), longestRest))
 		}
 	}
 }

@@ -22,7 +22,7 @@ func asWorker(command []string) int {
 		return fail(err)
 	}
 	defer r.Close()
-	p, err := New(Config{Command: command, Reaper: r})
+	p, err := New(Config{Command: command, Reaper: r, Env: map[string]string{"PID_FILE": os.Getenv("PID_FILE")}})
 	if err != nil {
 		return fail(err)
 	}
