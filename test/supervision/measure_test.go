@@ -120,17 +120,17 @@ func spread(d []time.Duration) string {
 
 func cpu(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
-	check(t, err)
 	total := int64(0)
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	check(t, err)
 	for _, th := range threads {
-		if b, err = os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, th.Name())); err == nil {
-			n, err := strconv.ParseInt(strings.Fields(string(b))[0], 10, 64)
-			check(t, err)
-			total += n
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, th.Name()))
+		if err != nil {
+			continue // ended meanwhile
 		}
+		n, err := strconv.ParseInt(strings.Fields(string(b))[0], 10, 64)
+		check(t, err)
+		total += n
 	}
 	return time.Duration(total).Round(10 * time.Microsecond)
 }
