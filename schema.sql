@@ -27,7 +27,7 @@ PRAGMA user_version = 1;
 --
 -- The large columns come last: a column behind a large value is reached only through its overflow pages.
 CREATE TABLE tasks (
-  task_id           TEXT PRIMARY KEY NOT NULL DEFAULT (strftime('%Y%m%dT%H%M%f', 'now') || '-' || lower(hex(randomblob(5)))),
+  task_id           TEXT PRIMARY KEY NOT NULL DEFAULT (strftime('%Y%m%dT%H%M%f', 'now') || '-' || lower(hex(randomblob(8)))),
   task_type         TEXT NOT NULL,
   status            TEXT NOT NULL DEFAULT 'PENDING',
   priority          INTEGER NOT NULL DEFAULT 100,    -- smaller runs first

@@ -14,10 +14,10 @@ import (
 func newIDs(now time.Time, n int) []string {
 	ids := make([]string, n)
 	first := task.NewID(now)
-	cut := len(first) - 10 // the random part: 40 bits in hex
-	var b [5]byte
+	cut := len(first) - 16 // the random part: 64 bits in hex
+	var b [8]byte
 	if _, err := hex.Decode(b[:], []byte(first[cut:])); err != nil {
-		panic("store: task.NewID no longer ends in 40 hexadecimal bits: " + first)
+		panic("store: task.NewID no longer ends in 64 bits in hexadecimal: " + first)
 	}
 	for i := range ids {
 		ids[i] = first[:cut] + hex.EncodeToString(b[:])

@@ -231,6 +231,7 @@ func (p *process) work(ctx context.Context, resumed int) error {
 	p.also(func() { p.warden.Run(p.done) })
 	p.also(func() { p.table.Run(p.done) })
 	p.also(func() { p.keepHouse(p.done) })
+	p.also(func() { p.watchWriteLock(p.done) })
 	p.also(p.places.clean)
 	p.log.Info("worker ready", "worker", p.id, "pid", os.Getpid(), "slots", len(p.slots), "resumed", resumed,
 		"version", p.opts.Version)
@@ -246,11 +247,23 @@ func (p *process) work(ctx context.Context, resumed int) error {
 		// next life counts this one as a crash of that task.
 		return &exitError{ExitSoftware, err}
 	}
+	p.leaveNothing()
 	if err := p.store.Stopped(p.id, p.clock.Now()); err != nil {
 		return exit(ExitUnavailable, "clean end not recorded: %w", err)
 	}
 	p.log.Info("worker ends", "worker", p.id, "exit", ExitOK)
 	return nil
+}
+
+// leaveNothing ends what tasks of this life left behind, before it ends itself:
+// afterwards it would hold the lock, and nobody would be its parent.
+func (p *process) leaveNothing() {
+	p.reaper.Close()
+	dev, ino := p.lock.Inode()
+	left, err := p.sweep(dev, ino).KillAll(leftoverWait)
+	if err != nil || len(left) > 0 {
+		p.log.Warn("processes of ended tasks stay behind", "left", left, "err", err)
+	}
 }
 
 // also runs f beside the scheduler until it returns.
