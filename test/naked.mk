@@ -17,4 +17,4 @@ powercut: | need-go need-gcc ## CUTS=10000 power cuts under load on a disk of it
 
 .PHONY: mutation
 mutation: | need-go need-gcc ## break the protocol on purpose, one rule at a time: each must fail a test
-	$(GO) test -count=1 -timeout 0 -v ./test/mutation
+	NIGHTSHIFT_LONG=1 $(GO) test -count=1 -timeout 0 -v ./test/mutation
