@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"nightshift/pkg/executor"
 	"nightshift/pkg/handler"
 	"nightshift/pkg/store"
@@ -30,12 +32,13 @@ type loop struct {
 	held      bool // an operator's drain is on
 	trouble   trouble
 	watch     ownWatch
+	diary     diary
 }
 
 func (s *Scheduler) newLoop() *loop {
 	return &loop{
 		s: s, set: s.current(), idle: append([]string(nil), s.cfg.Slots...),
-		look: true, turned: make(chan turn, 1),
+		look: true, turned: make(chan turn, 1), diary: diary{log: s.log},
 		tick: s.cfg.Deps.Clock.NewTimer(time.Second),
 	}
 }
@@ -111,7 +114,7 @@ func (l *loop) start(t task.Task, set *Settings) {
 	if t.Timeout != nil {
 		ty.Timeout = time.Duration(*t.Timeout) * time.Second
 	}
-	l.s.log.Info("task starts", "task", t.ID, "type", t.Type, "exec", t.ExecID, "worker", slot,
+	l.diary.note(hclog.Info, "task starts", "task", t.ID, "type", t.Type, "exec", t.ExecID, "worker", slot,
 		"retry", t.RetryCount, "resumed", t.Checkpoint != "")
 	x := executor.Start(t, ty, l.s.cfg.Deps, func(c executor.Completion) { l.s.ends <- c })
 	l.s.mu.Lock()
@@ -128,13 +131,15 @@ func (l *loop) end(c executor.Completion) {
 	took := l.now().Sub(c.Execution.Started()).Round(time.Millisecond)
 	switch {
 	case c.Abandoned:
-		l.s.log.Error("handler obeys nothing: the worker drains and ends", "task", t.ID, "exec", t.ExecID, "took", took)
+		l.diary.note(hclog.Error, "handler obeys nothing: the worker drains and ends", "task", t.ID, "exec", t.ExecID, "took", took)
 		l.abandon(c)
 	case c.Lost:
-		l.s.log.Warn("task is no longer ours, nothing is written", "task", t.ID, "exec", t.ExecID, "worker", t.ExecutorID)
+		l.diary.note(hclog.Warn, "task is no longer ours, nothing is written", "task", t.ID, "exec", t.ExecID, "worker", t.ExecutorID)
 		l.ended = append(l.ended, c)
 	default:
-		l.s.log.Debug("execution ended", "task", t.ID, "exec", t.ExecID, "outcome", c.Finish.Outcome, "took", took)
+		if l.s.log.IsDebug() {
+			l.diary.note(hclog.Debug, "execution ended", "task", t.ID, "exec", t.ExecID, "outcome", c.Finish.Outcome, "took", took)
+		}
 		l.ended = append(l.ended, c)
 	}
 }
@@ -176,7 +181,7 @@ func (l *loop) abandon(c executor.Completion) {
 		now := l.now()
 		expired := []store.Renewal{{Fence: t.Fence(), Lease: now.Add(-time.Second)}}
 		if err := l.s.cfg.Store.RenewLeases(now, expired); err != nil {
-			l.s.log.Error("lease of an abandoned task", "task", t.ID, "err", err)
+			l.diary.note(hclog.Error, "lease of an abandoned task", "task", t.ID, "err", err)
 		}
 	}
 	l.beginDrain()
@@ -189,7 +194,7 @@ func (l *loop) beginDrain() {
 	}
 	l.draining = true
 	l.s.pulse.drains.Store(true)
-	l.s.log.Info("draining: no new claims", "running", len(l.s.Board()), "deadline", l.set.DrainTimeout)
+	l.diary.note(hclog.Info, "draining: no new claims", "running", len(l.s.Board()), "deadline", l.set.DrainTimeout)
 	l.orderAll(false)
 	l.drainEnd = l.s.cfg.Deps.Clock.NewTimer(l.set.DrainTimeout)
 }
@@ -197,7 +202,7 @@ func (l *loop) beginDrain() {
 // force ends the drain's patience: TERM, then KILL.
 func (l *loop) force() {
 	l.forced = true
-	l.s.log.Warn("drain deadline passed: what still runs is stopped", "running", len(l.s.Board()))
+	l.diary.note(hclog.Warn, "drain deadline passed: what still runs is stopped", "running", len(l.s.Board()))
 	l.orderAll(true)
 }
 

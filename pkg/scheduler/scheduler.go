@@ -167,6 +167,7 @@ func (s *Scheduler) Run() error {
 	}
 	for {
 		l.step()
+		l.diary.write()
 		if l.over() {
 			return l.verdict()
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"nightshift/pkg/executor"
 	"nightshift/pkg/store"
 	"nightshift/pkg/task"
@@ -139,9 +141,12 @@ func (l *loop) turnedOver(t turn) {
 	for _, c := range t.result.Claimed {
 		l.start(c, t.set)
 	}
+	if len(t.result.Claimed) > 0 {
+		l.gather() // short tasks are over by now: the next turn need not wait for the diary
+	}
 	if t.held != l.held {
 		l.held = t.held
-		l.s.log.Info("claims", "held", t.held)
+		l.diary.note(hclog.Info, "claims", "held", t.held)
 	}
 	if t.looked {
 		l.setAlarm(t.due)
@@ -153,9 +158,9 @@ func (l *loop) finished(c executor.Completion, f store.FinishResult) {
 	t := &c.Execution.Task
 	switch {
 	case errors.Is(f.Err, store.ErrNotMine):
-		l.s.log.Warn("result refused: the task is no longer ours", "task", t.ID, "exec", t.ExecID, "worker", t.ExecutorID)
+		l.diary.note(hclog.Warn, "result refused: the task is no longer ours", "task", t.ID, "exec", t.ExecID, "worker", t.ExecutorID)
 	case f.Err != nil:
-		l.s.log.Error("result refused", "task", t.ID, "exec", t.ExecID, "err", f.Err)
+		l.diary.note(hclog.Error, "result refused", "task", t.ID, "exec", t.ExecID, "err", f.Err)
 	default:
 		l.tellEnd(c, f.Status)
 		if f.Status.Final() && c.Execution.LeavesDir() {
@@ -171,17 +176,17 @@ func (l *loop) tellEnd(c executor.Completion, status task.Status) {
 		"outcome", c.Finish.Outcome, "took", l.now().Sub(c.Execution.Started()).Round(time.Millisecond)}
 	switch status {
 	case task.Success:
-		l.s.log.Info("task ends", args...)
+		l.diary.note(hclog.Info, "task ends", args...)
 		return
 	case task.Running, task.Paused:
-		l.s.log.Info("task stops, to go on from its checkpoint", args...)
+		l.diary.note(hclog.Info, "task stops, to go on from its checkpoint", args...)
 		return
 	}
 	args = append(args, "why", c.Finish.Summary)
 	if status == task.Retrying {
 		args = append(args, "next", task.FormatTime(c.Finish.RetryAt))
 	}
-	l.s.log.Warn("task ends", args...)
+	l.diary.note(hclog.Warn, "task ends", args...)
 }
 
 // setAlarm wakes the loop when something is due next. No timer is longer than
@@ -231,7 +236,7 @@ func (l *loop) troubled(err error) {
 	tr.until = now.Add(tr.wait)
 	tr.count++
 	if tr.said.IsZero() || now.Sub(tr.said) >= troubleSay {
-		l.s.log.Error("database does not take our writes: claims pause, results are kept", "err", err,
+		l.diary.note(hclog.Error, "database does not take our writes: claims pause, results are kept", "err", err,
 			"kept", len(l.ended), "tries", tr.count)
 		tr.said = now
 	}
@@ -243,7 +248,7 @@ func (l *loop) troubled(err error) {
 
 func (l *loop) untroubled() {
 	if l.trouble.count > 0 {
-		l.s.log.Info("database takes our writes again", "tries", l.trouble.count)
+		l.diary.note(hclog.Info, "database takes our writes again", "tries", l.trouble.count)
 	}
 	l.trouble = trouble{}
 }
