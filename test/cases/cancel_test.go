@@ -95,6 +95,7 @@ func TestCA05CancelMeetsCompletion(t *testing.T) {
 // TestCA06PauseAndResume: a pause takes effect at the next checkpoint and frees
 // the slot; a silent script starts over, and the command says so.
 func TestCA06PauseAndResume(t *testing.T) {
+	t.Parallel()
 	s := newSteps(t, 1, "  silent: {command: ['@DIR@/silent.sh'], env: {LEDGER: '@DIR@/ledger'}}\n")
 	s.Script("silent.sh", `echo "silent 1 $$ $(date +%s%N)" >>"$LEDGER"; sleep 1; [ -e "$LEDGER.go" ] || sleep 60`)
 	s.Add("a", "steps", "{}")

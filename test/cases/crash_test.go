@@ -166,6 +166,7 @@ func TestCR07PoisonPill(t *testing.T) {
 
 // TestCR08KilledScript: "terminated unexpectedly", without a word why.
 func TestCR08KilledScript(t *testing.T) {
+	t.Parallel()
 	s := newSteps(t, 2, "  oom: {command: ['@DIR@/oom.sh']}\n")
 	s.Script("oom.sh", "kill -9 $$\n")
 	s.MustSQL("INSERT INTO tasks(task_id,task_type,max_retry) VALUES('o','oom',1)")
@@ -280,6 +281,7 @@ func stopped(pid int) bool {
 // TestCR15ADatabaseErrorCostsNoSlot: a claim that failed left its slot counted as
 // used, and the worker idled for ever.
 func TestCR15ADatabaseErrorCostsNoSlot(t *testing.T) {
+	t.Parallel()
 	s := newSteps(t, 2, "  nap: {command: [sleep, '0.5']}\n")
 	s.Start(1)
 	s.Until("a worker", patience, func() bool { return s.WorkerPID("w1.1") != 0 })

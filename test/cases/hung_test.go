@@ -15,6 +15,7 @@ import (
 // TestPR02OneHungCall: a call without a timeout held its slot for ever, without a
 // line in any log. (A timeout of 6 s stands for the default of an hour.)
 func TestPR02OneHungCall(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, fmt.Sprintf(quick, 1)+`
 timeout: 6s
 hooks: {on: [slow], task: notify}
@@ -75,7 +76,7 @@ tasks:
 	// Each waits 200 to 300 s from its own failure: cells of 10 s hold a tenth each.
 	full := s.Text(`SELECT max(c) FROM (SELECT count(*) c FROM (
 		SELECT CAST((julianday(t.next_run_time)-julianday(e.at))*8640 AS INTEGER) cell FROM
-		(SELECT task_id, max(created_at) at FROM task_events WHERE to_status='RETRYING' GROUP BY 1) e JOIN tasks t USING(task_id)) GROUP BY cell)`)
+		(SELECT task_id, max(at) at FROM task_events WHERE to_status='RETRYING' GROUP BY 1) e JOIN tasks t USING(task_id)) GROUP BY cell)`)
 	if most, err := strconv.Atoi(full); err != nil || most > 3*n/10 {
 		t.Errorf("%s of %d come back within the same ten seconds", full, n)
 	}
@@ -88,6 +89,7 @@ tasks:
 // TestLO09WatchingATaskThatRuns: the log of a running task was an error, or empty
 // until its end.
 func TestLO09WatchingATaskThatRuns(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, fmt.Sprintf(quick, 1)+"tasks:\n  talk: {command: ['@DIR@/talk.sh']}\n")
 	s.Script("talk.sh", `echo "first word $NIGHTSHIFT_ATTEMPT"; while [ ! -e "`+s.Dir+`/go" ]; do sleep .05; done
 if [ ! -e "`+s.Dir+`/again" ]; then touch "`+s.Dir+`/again"; exit 1; fi; echo "last word"`)

@@ -119,6 +119,7 @@ func TestSC05AddOneByOne(t *testing.T) {
 // TestCL02WaitingInAScript: there was no right way to say "run it and give me its
 // exit status".
 func TestCL02WaitingInAScript(t *testing.T) {
+	t.Parallel()
 	s := newSteps(t, 4, `
   good: {command: ['true']}
   odd:  {command: [sh, -c, 'exit 3']}

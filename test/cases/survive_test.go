@@ -141,6 +141,7 @@ with open("@DIR@/input", "rb") as source, open("@DIR@/output", "ab") as out:
 // TestCR16TheNightBatchGoesOn: a loop of hours under nohup was lost at a logout and
 // began at line 1. (10,000 lines; 8 kills instead of 20.)
 func TestCR16TheNightBatchGoesOn(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, fmt.Sprintf(quick, 1)+"tasks:\n  batch: {command: ['@DIR@/batch.py']}\n")
 	s.Write("batch.py", strings.ReplaceAll(batchBody, "@DIR@", s.Dir), 0o755)
 	s.Write("output", "", 0o600)
@@ -199,6 +200,7 @@ func TestCR16TheNightBatchGoesOn(t *testing.T) {
 // TestDU05OneTaskForATick: each process with a scheduler made the recurring task.
 // (A schedule each second for some seconds instead of each minute for ten.)
 func TestDU05OneTaskForATick(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, fmt.Sprintf(quick, 1)+`
 tasks:
   tick: {command: ["true"]}
@@ -238,6 +240,7 @@ schedules:
 // TestDU10ASlowStartIsNotALostOne: the monitor took a slow start for a failure and
 // started anew. (5 s instead of 20 s.)
 func TestDU10ASlowStartIsNotALostOne(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, `
 worker: {slots: 1, poll_interval: 500ms, heartbeat_interval: 200ms, suspect_after: 600ms, offline_after: 2s, grace: 2s}
 tasks:
@@ -259,6 +262,7 @@ tasks:
 // came late by the night. (A wall clock that is moved stands for the suspend:
 // timers stay where they are, the time of day does not.)
 func TestTI10ATaskIsDueByTheWallClock(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds a worker of its own")
 	}
