@@ -67,7 +67,7 @@ func TestKillAtEveryFailpoint(t *testing.T) {
 	var missed []string
 	play(t, night.Options{
 		Bin: binaries(t, "failpoint"), Workers: 2, Free: 2, Slots: 2, NoLoop: true, Quiet: time.Minute,
-		Mix: []string{"plain", "batch", "shell", "child", "fail", "fatal", "untimed"},
+		Mix: []string{"plain", "batch", "shell", "child", "escape", "fail", "fatal", "untimed"},
 		Env: []string{"NIGHTSHIFT_FAILPOINTS=" + dir},
 		Config: func(c string) string {
 			return c + "schedules:\n  each_second: {every: 1s, task: render_report, overlap: allow}\n"

@@ -37,7 +37,6 @@ func oneNight(t *testing.T, bin string, seed uint64, long time.Duration) {
 	var story strings.Builder
 	v, err := night.Run(t.Context(), night.Options{
 		Bin: bin, Seed: seed, Duration: long, Pace: 100 * time.Millisecond, Out: &story,
-		Mix: []string{"plain", "batch", "shell", "mute", "child", "deaf", "bounded", "untimed", "fail", "fatal", "fetch", "report"},
 	})
 	if err != nil {
 		t.Fatal(err)

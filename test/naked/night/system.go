@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -38,15 +40,23 @@ type keeper struct {
 func newSystem(g *ground, o Options) *system {
 	s := &system{g: g, o: o}
 	worker := []string{filepath.Join(g.bin, "worker"), "run", "--config", g.config()}
-	sup := []string{filepath.Join(g.bin, "supervisor"), "--workers", fmt.Sprint(o.Workers), "--run-dir", g.runDir(), "--"}
+	env := append([]string{"NIGHTSHIFT_TEST_CLOCK=" + g.clockFile()}, o.Env...)
 	if o.Workers > 0 {
-		s.keepers = append(s.keepers, &keeper{name: "supervisor", g: g, env: o.Env, args: append(sup, worker...)})
+		sup := []string{filepath.Join(g.bin, "supervisor"), "--workers", fmt.Sprint(o.Workers), "--run-dir", g.runDir(), "--"}
+		// A supervisor passes no variable on that begins like ours: env(1) sets it.
+		sup = append(append(sup, "/usr/bin/env"), own(env)...)
+		s.keepers = append(s.keepers, &keeper{name: "supervisor", g: g, env: env, args: append(sup, worker...)})
 	}
 	for i := range o.Free {
 		id := fmt.Sprintf("h%d", i+1)
-		s.keepers = append(s.keepers, &keeper{name: id, g: g, env: o.Env, args: append(worker[:len(worker):len(worker)], "--id", id)})
+		s.keepers = append(s.keepers, &keeper{name: id, g: g, env: env, args: append(worker[:len(worker):len(worker)], "--id", id)})
 	}
 	return s
+}
+
+// own are the variables that begin like Nightshift's.
+func own(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return !strings.HasPrefix(v, "NIGHTSHIFT_") })
 }
 
 // supervisor is the keeper of the supervisor; nil when there is none.
@@ -168,7 +178,7 @@ func (k *keeper) want(up bool) {
 // start needs mu.
 func (k *keeper) start() {
 	cmd := exec.Command(k.args[0], k.args[1:]...)
-	cmd.Env = append(os.Environ(), "NAKED="+k.g.root, "NIGHTSHIFT_TEST_CLOCK="+k.g.clockFile())
+	cmd.Env = append(os.Environ(), "NAKED="+k.g.root)
 	cmd.Env = append(cmd.Env, k.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is the night's own
 	log, err := os.OpenFile(k.g.out(k.name+".log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)

@@ -38,7 +38,7 @@ type payload struct {
 // The modes beside the plain one.
 const (
 	modeChild  = "child"  // leaves a child of its own session that closed all descriptors but the witness's
-	modeEscape = "escape" // leaves one without our environment that keeps the slot's lock
+	modeEscape = "escape" // leaves one without our environment that keeps descriptors 3 and 4
 	modeDeaf   = "deaf"   // ignores TERM
 	modeFail   = "fail"   // ends with exit status 1
 	modeFatal  = "fatal"  // ends with exit status 65
@@ -182,9 +182,9 @@ func (w *witness) leaveBehind() error {
 	shadow := exec.Command(self, w.dir, "shadow")
 	shadow.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	shadow.ExtraFiles = []*os.File{w.lock}
-	if w.p.Mode == modeEscape {
+	if w.p.Mode == modeEscape { // as `env -i setsid command >/dev/null 2>&1 &` in a script
 		shadow.Env = []string{"PATH=/usr/bin:/bin"}
-		shadow.ExtraFiles = append(shadow.ExtraFiles, os.NewFile(4, "slot lock"))
+		shadow.ExtraFiles = []*os.File{w.socket, os.NewFile(4, "slot lock"), w.lock}
 	}
 	return shadow.Start()
 }
