@@ -72,7 +72,7 @@ func (s *Scheduler) exchange(t *turn, slots []string) {
 	}
 	t.result, t.err = s.cfg.Store.Turn(finishes, claim)
 	if t.err == nil && claim != nil {
-		t.looked, t.due = true, t.result.NextDue
+		t.looked, t.due, t.held = true, t.result.NextDue, t.result.Held
 	}
 }
 
@@ -92,21 +92,22 @@ func (s *Scheduler) finishesOf(ended []executor.Completion, now time.Time) ([]st
 	return finishes, nil
 }
 
-// claimFor says what may be claimed: nothing while an operator's drain is on. A
+// claimFor says what may be claimed: nothing while an operator's drain is on (where
+// a write is due in any case, the turn itself looks). A
 // worker whose own last beat is old writes one first (DESIGN §4), so that nobody
 // takes it for silent the moment it owns something.
 func (s *Scheduler) claimFor(t *turn, slots []string, now time.Time) *store.ClaimRequest {
 	if len(slots) == 0 {
 		return nil
 	}
-	held, err := s.cfg.Store.Draining()
-	if err != nil {
-		t.err = err
-		return nil
-	}
-	if t.held = held; held {
-		t.looked = true
-		return nil
+	if len(t.ended) == 0 {
+		if t.held, t.err = s.cfg.Store.Draining(); t.err != nil {
+			return nil
+		}
+		if t.held {
+			t.looked = true
+			return nil
+		}
 	}
 	if now.Sub(s.cfg.LastBeat()) > t.set.SuspectAfter {
 		if t.err = s.cfg.Beat(); t.err != nil {
@@ -144,7 +145,7 @@ func (l *loop) turnedOver(t turn) {
 	if len(t.result.Claimed) > 0 {
 		l.gather() // short tasks are over by now: the next turn need not wait for the diary
 	}
-	if t.held != l.held {
+	if t.looked && t.held != l.held {
 		l.held = t.held
 		l.diary.note(hclog.Info, "claims", "held", t.held)
 	}

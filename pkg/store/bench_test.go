@@ -41,7 +41,7 @@ func cpuTime(b *testing.B) time.Duration {
 func BenchmarkDrain(b *testing.B) {
 	for _, slots := range []int{1, 8, 16, 32} {
 		b.Run(fmt.Sprintf("slots=%d", slots), func(b *testing.B) {
-			s := newStore(b, Options{})
+			s := newStore(b, Options{Clock: time.Now})
 			fill(b, s, b.N, nil)
 			req := &ClaimRequest{Executors: executors("w1", slots), Worker: "w1", Types: map[string]TypeRule{"noop": {Timeout: time.Hour}}}
 			b.ReportAllocs()
@@ -66,7 +66,7 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 func BenchmarkAddSingle(b *testing.B) {
-	s := newStore(b, Options{})
+	s := newStore(b, Options{Clock: time.Now})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := s.Add(time.Time{}, NewTask{Type: "noop", Payload: `{"n":1}`}); err != nil {
@@ -77,7 +77,7 @@ func BenchmarkAddSingle(b *testing.B) {
 }
 
 func BenchmarkAddBatch(b *testing.B) {
-	s := newStore(b, Options{})
+	s := newStore(b, Options{Clock: time.Now})
 	tasks := make([]NewTask, 10000)
 	for i := range tasks {
 		tasks[i] = NewTask{Type: "noop", Payload: `{"n":1}`}
@@ -92,7 +92,7 @@ func BenchmarkAddBatch(b *testing.B) {
 }
 
 func BenchmarkCheckpoint(b *testing.B) {
-	s := newStore(b, Options{})
+	s := newStore(b, Options{Clock: time.Now})
 	fill(b, s, 1, nil)
 	r, err := s.Turn(nil, &ClaimRequest{Executors: []string{"w1"}, Worker: "w1", Types: map[string]TypeRule{"noop": {}}})
 	if err != nil {
@@ -108,4 +108,53 @@ func BenchmarkCheckpoint(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "checkpoints/s")
+}
+
+// BenchmarkClaimDepth claims and ends one task beside a table of which half is
+// finished and half lies in the future, over ten priorities: the cost must not grow
+// with it. The fillers go in past the triggers, which have nothing to do with it.
+func BenchmarkClaimDepth(b *testing.B) {
+	for _, rows := range []int{1_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			s := newStore(b, Options{Clock: time.Now})
+			deepen(b, s, rows)
+			fill(b, s, b.N+1, nil)
+			req := &ClaimRequest{Executors: []string{"w1"}, Worker: "w1", Types: map[string]TypeRule{"noop": {Timeout: time.Hour}}}
+			b.ReportAllocs()
+			b.ResetTimer()
+			before := cpuTime(b)
+			var done []Finish
+			for range b.N {
+				r, err := s.Turn(done, req)
+				if err != nil || len(r.Claimed) != 1 {
+					b.Fatal(r, err)
+				}
+				done = append(done[:0], Finish{Fence: r.Claimed[0].Fence(), Verdict: Succeed})
+			}
+			b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/task")
+		})
+	}
+}
+
+func deepen(b *testing.B, s *Store, rows int) {
+	b.Helper()
+	c := rawConn(b, s.Path())
+	err := c.script(fmt.Sprintf(`CREATE TEMP TABLE kept AS SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'tasks';
+		DROP TRIGGER tasks_insert_guard; DROP TRIGGER tasks_insert_rules;
+		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < %d)
+		INSERT INTO tasks(task_id, task_type, status, priority, next_run_time, payload)
+		SELECT printf('deep-%%08d', i), 'noop', CASE i %% 2 WHEN 0 THEN 'PENDING' ELSE 'SUCCESS' END, 95 + i %% 10,
+		  CASE i %% 2 WHEN 0 THEN '2090-01-01T00:00:00.000Z' ELSE '2026-01-01T00:00:00.000Z' END, '{"n":1}' FROM n`, rows))
+	if err != nil {
+		b.Fatal(err)
+	}
+	rules, err := c.texts("SELECT sql FROM kept WHERE sql LIKE '%tasks_insert_%'")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, sql := range rules {
+		if err := c.script(sql); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -42,6 +42,7 @@ func (s *Store) inotify() (*os.File, error) {
 	if _, err = unix.InotifyAddWatch(fd, filepath.Dir(s.path), events); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	s.guests.watched.Store(true)
 	return f, nil
 }
 
@@ -62,6 +63,10 @@ func (s *Store) readEvents(events *os.File, woken chan<- struct{}) {
 		select {
 		case woken <- struct{}{}:
 		default: // one pending signal is enough
+		}
+		// What is written meanwhile stays in the kernel's queue, as one event.
+		if s.w != nil && s.w.lately(ownRest) {
+			time.Sleep(ownRest)
 		}
 	}
 }

@@ -126,10 +126,6 @@ type claimer struct {
 // idx_tasks_claim one priority at a time over all types, one seek each, so that
 // neither rows in the future nor a type at its limit cost anything.
 func (s *Store) claim(c *conn, req *ClaimRequest, st stamp) ([]task.Task, time.Time, error) {
-	draining, err := c.one(sqlSetting, nil, settingDrain)
-	if err != nil || draining {
-		return nil, time.Time{}, err
-	}
 	k := &claimer{s: s, c: c, req: req, st: st, free: req.Executors}
 	heads, err := k.heads()
 	if err != nil {

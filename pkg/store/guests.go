@@ -12,11 +12,28 @@ import (
 // there, the writer rests for a part of the time, with the turn in its hand, so that
 // all our processes rest.
 type guests struct {
-	here  atomic.Int64 // opened less closed, as far as the watcher saw
-	until atomic.Int64 // when the last one has had its time, in Unix nanoseconds
+	watched atomic.Bool  // came and left are told
+	ours    atomic.Int64 // openings of this process that came has not been told of yet
+	here    atomic.Int64 // opened less closed, as far as the watcher saw
+	until   atomic.Int64 // when the last one has had its time, in Unix nanoseconds
 }
 
+// opens announces that this process opens the file.
+func (g *guests) opens() {
+	if g.watched.Load() {
+		g.ours.Add(1)
+	}
+}
+
+// came is told of each opening of the file, of our own process too: for one that is
+// expected no room is made. (Every worker opens connections at its start and when it
+// first reads; for 5 s after each of them it halved its own pace.)
 func (g *guests) came(now time.Time) {
+	for n := g.ours.Load(); n > 0; n = g.ours.Load() {
+		if g.ours.CompareAndSwap(n, n-1) {
+			return
+		}
+	}
 	g.here.Add(1)
 	g.until.Store(now.Add(guestTime).UnixNano())
 }

@@ -66,6 +66,7 @@ type Store struct {
 	wg        sync.WaitGroup // the maintenance and change-watching goroutines
 
 	watchOnce sync.Once
+	watched   atomic.Bool // changes is there
 	changes   chan struct{}
 	// migrated says what Open had to migrate: nothing, or from which version.
 	migrated struct {

@@ -14,6 +14,7 @@ type TurnResult struct {
 	// claim; in the past when its slots are full and more is due. Zero: none.
 	NextDue  time.Time
 	DiskFull bool // nothing was claimed because the disk is nearly full
+	Held     bool // nothing was claimed because an operator's drain is on
 }
 
 // Turn writes the ends of executions and claims due tasks for idle slots, in one
@@ -35,6 +36,9 @@ func (s *Store) Turn(finishes []Finish, claim *ClaimRequest) (TurnResult, error)
 				return nil
 			}
 			var err error
+			if res.Held, err = c.one(sqlSetting, nil, settingDrain); err != nil || res.Held {
+				return err
+			}
 			res.Claimed, res.NextDue, err = s.claim(c, claim, s.stamp(claim.Now))
 			return err
 		},

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,8 @@ type writer struct {
 	closed bool
 
 	commits atomic.Int64 // transactions so far
+	worked  atomic.Int64 // when the last group was answered, in Unix nanoseconds; atWork: one is being served
+	others  dataVersion  // what others have committed, as this connection sees it
 	waiting atomic.Int64 // since when the write lock is waited for, in Unix nanoseconds; 0: it is not
 
 	sick   string // the trouble that was last logged; "" when all is well
@@ -51,7 +54,7 @@ type writer struct {
 }
 
 func startWriter(s *Store, c *conn) *writer {
-	w := &writer{s: s, c: c, ops: make(chan *op, 2*groupOps), end: make(chan struct{})}
+	w := &writer{s: s, c: c, others: dataVersion{c: c}, ops: make(chan *op, 2*groupOps), end: make(chan struct{})}
 	go w.loop()
 	return w
 }
@@ -108,8 +111,32 @@ func (w *writer) loop() {
 			}
 		}
 		group = append(group[:0], first)
+		w.worked.Store(atWork)
 		w.serve(&group)
+		w.worked.Store(time.Now().UnixNano())
 	}
+}
+
+const atWork = math.MaxInt64
+
+// lately reports that a group is being served, or was less than d ago. Safe from
+// any goroutine.
+func (w *writer) lately(d time.Duration) bool {
+	at := w.worked.Load()
+	return at == atWork || time.Since(time.Unix(0, at)).Abs() < d // a clock that was set back counts as quiet
+}
+
+// noticeOthers signals when another connection has committed since our last
+// transaction. A connection's own commits do not move its data_version.
+func (w *writer) noticeOthers() error {
+	if !w.s.watched.Load() {
+		return nil
+	}
+	moved, err := w.others.moved()
+	if moved {
+		w.s.signal()
+	}
+	return err
 }
 
 // more takes one queued op that may join the group.
@@ -189,6 +216,9 @@ func (w *writer) attempt(group *[]*op, deadline time.Time) (err error) {
 	if first := (*group)[0]; first.outside {
 		first.err = first.run(w.c)
 		return nil
+	}
+	if err := w.noticeOthers(); err != nil {
+		return w.rolledBack(err)
 	}
 	if err := w.run(group); err != nil {
 		return w.rolledBack(err)
