@@ -147,28 +147,31 @@ func endsTorn(f *os.File, size int64) bool {
 	return err == nil && last[0] != '\n'
 }
 
-// write appends a line, rotating first when it would not fit.
-func (f *file) write(line []byte) error {
+// write appends lines, no more than the length of one, rotating first when they
+// would not fit. It reports how many of their bytes the file took.
+func (f *file) write(lines []byte) (written int, err error) {
 	if err := f.open(); err != nil {
-		return err
+		return 0, err
 	}
-	if f.size+1+int64(len(line)) > f.maxSize {
+	if f.size+1+int64(len(lines)) > f.maxSize {
 		if err := f.rotate(); err != nil {
-			return err
+			return 0, err
 		}
 	}
+	mended := 0
 	if f.torn {
-		line = append([]byte{'\n'}, line...)
+		mended = 1
+		lines = append([]byte{'\n'}, lines...)
 	}
-	n, err := f.out.Write(line)
+	n, err := f.out.Write(lines)
 	f.size += int64(n)
 	if n > 0 {
-		f.torn = line[n-1] != '\n'
+		f.torn = lines[n-1] != '\n'
 	}
 	if err != nil {
-		return explain(f.name, err)
+		return max(n-mended, 0), explain(f.name, err)
 	}
-	return nil
+	return n - mended, nil
 }
 
 // rotate moves the file aside and begins a new one.

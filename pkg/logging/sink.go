@@ -1,6 +1,7 @@
 package logging
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -31,7 +32,7 @@ const reconfigureWithin = 5 * time.Second
 // target is where a sink's lines end: a rotating file or a stream. Only the
 // sink's goroutine calls it, path excepted.
 type target interface {
-	write(line []byte) error
+	write(lines []byte) (n int, err error)
 	tick() // tickEvery apart
 	close()
 	path() string
@@ -189,12 +190,15 @@ func (s *sink) run() {
 	defer tick.Stop()
 	for {
 		batch, closed := s.take()
-		for i := range batch {
-			if batch[i].do != nil {
-				batch[i].do()
+		for rest := batch; len(rest) > 0; {
+			if rest[0].do != nil {
+				rest[0].do()
+				rest = rest[1:]
 				continue
 			}
-			s.write(batch[i].line)
+			lines, n := join(rest)
+			s.write(lines, n)
+			rest = rest[n:]
 		}
 		if len(batch) == 0 && closed {
 			s.tell()
@@ -241,11 +245,32 @@ func (s *sink) take() (batch []item, closed bool) {
 	return batch, s.closed
 }
 
-// write writes one line, after telling what was dropped before it.
-func (s *sink) write(line []byte) {
+// join puts lines that follow one another together, as many as fit into the length
+// of one: a drain logs ten thousand lines a second, and each write is a system call.
+func join(items []item) (lines []byte, n int) {
+	size := 0
+	for n < len(items) && items[n].do == nil && (n == 0 || size+len(items[n].line) <= MaxLine) {
+		size += len(items[n].line)
+		n++
+	}
+	if n == 1 {
+		return items[0].line, 1
+	}
+	lines = make([]byte, 0, size)
+	for _, it := range items[:n] {
+		lines = append(lines, it.line...)
+	}
+	return lines, n
+}
+
+// write writes n lines, after telling what was dropped before them.
+func (s *sink) write(lines []byte, n int) {
 	s.tell()
-	if err := s.target.write(line); err != nil {
-		s.drop(err)
+	written, err := s.target.write(lines)
+	if err != nil {
+		for range n - bytes.Count(lines[:written], []byte("\n")) {
+			s.drop(err)
+		}
 		return
 	}
 	s.stalled.Store(false)
@@ -262,7 +287,7 @@ func (s *sink) tell() {
 	now := time.Now().UTC()
 	note := fmt.Sprintf("%s [WARN]  logging: log lines dropped: lines=%d since=%s err=%q",
 		now.Format(timeFormat), l.lines, l.since.UTC().Format(timeFormat), l.err.Error())
-	if s.target.write(Line([]byte(note))) != nil {
+	if _, err := s.target.write(Line([]byte(note))); err != nil {
 		return
 	}
 	s.mu.Lock()
@@ -282,7 +307,7 @@ func signal(c chan struct{}) {
 // stream is a target without a file: the worker's stderr.
 type stream struct{ w io.Writer }
 
-func (t stream) write(line []byte) error { _, err := t.w.Write(line); return err }
-func (t stream) tick()                   {}
-func (t stream) close()                  {}
-func (t stream) path() string            { return "console" }
+func (t stream) write(lines []byte) (int, error) { return t.w.Write(lines) }
+func (t stream) tick()                           {}
+func (t stream) close()                          {}
+func (t stream) path() string                    { return "console" }
