@@ -40,7 +40,7 @@ var sqlRegister = define(`INSERT INTO worker_heartbeats (worker_id, pid, hostnam
 // Register writes the rows of a worker's executors at its start, before its first claim.
 func (s *Store) Register(rows []Heartbeat) error {
 	st := s.stamp(time.Time{})
-	return s.write("register", &op{points: []string{"register"}, run: func(c *conn) error { return register(c, rows, st) }})
+	return s.write("register", &op{run: func(c *conn) error { return register(c, rows, st) }})
 }
 
 func register(c *conn, rows []Heartbeat, st stamp) error {

@@ -109,7 +109,7 @@ func TestSlowDiskKillsNobody(t *testing.T) {
 			return err
 		}
 		after = st.Workers()
-		lost = st.Int("SELECT count(*) FROM task_events WHERE to_status='LOST'")
+		lost = st.Int("SELECT count(*) FROM task_events WHERE reason='takeover'")
 		st.Signal(after[0], syscall.SIGSTOP) // so that this night has a fault that the checker counts
 		st.Signal(after[0], syscall.SIGCONT)
 		return nil
@@ -118,7 +118,7 @@ func TestSlowDiskKillsNobody(t *testing.T) {
 		t.Errorf("workers were %v and are %v: a slow disk killed one", before, after)
 	}
 	if lost != 0 {
-		t.Errorf("%d tasks were LOST: a slow disk is no death", lost)
+		t.Errorf("%d tasks were taken over: a slow disk is no death", lost)
 	}
 }
 

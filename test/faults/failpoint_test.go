@@ -53,15 +53,16 @@ func failpoints(t *testing.T) []string {
 }
 
 // TestKillAtEveryFailpoint kills the process at each named point of the protocol,
-// at the first hit and at the third, and checks the night afterwards.
+// at the first hit (and with NIGHTSHIFT_LONG=1 at the third), and checks the night
+// afterwards.
 func TestKillAtEveryFailpoint(t *testing.T) {
 	names := failpoints(t)
 	if len(names) == 0 {
 		t.Fatal("no failpoint in the source")
 	}
-	nths := []int{1, 3}
-	if testing.Short() {
-		nths = nths[:1]
+	nths := []int{1}
+	if os.Getenv("NIGHTSHIFT_LONG") != "" {
+		nths = append(nths, 3)
 	}
 	dir := t.TempDir()
 	var missed []string

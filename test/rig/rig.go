@@ -181,8 +181,13 @@ func (s *System) wait(limit time.Duration) {
 // Log is what supervisor and workers wrote to stderr.
 func (s *System) Log() string { return s.err.String() }
 
-// sweep ends what bears this system's mark: a test leaves nothing behind.
+// sweep ends what bears this system's mark: a test leaves nothing behind. Workers
+// whose supervisor was killed end by themselves, and take with them what only they
+// can find; they are given the time for it.
 func (s *System) sweep() {
+	for deadline := time.Now().Add(20 * time.Second); len(s.Marked()) > 0 && time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond)
+	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		pids := s.Marked()
 		if len(pids) == 0 || time.Now().After(deadline) {

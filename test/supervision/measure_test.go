@@ -98,7 +98,9 @@ func TestMeasureSupervisorKilled(t *testing.T) {
 		r.kill()
 		r.start()
 	}
-	r.until("both are ready", func() bool { return r.worker("w1").State == "ready" && r.worker("w2").State == "ready" })
+	r.until("both are ready", func() bool { // by the word of the one that runs now
+		return r.status().PID == r.cmd.Process.Pid && r.worker("w1").State == "ready" && r.worker("w2").State == "ready"
+	})
 	r.single()
 	fmt.Printf("%d × kill -9 of the supervisor: w1 started %d times, w2 %d times, overlaps none\n",
 		rounds, len(r.notes("starts-w1")), len(r.notes("starts-w2")))

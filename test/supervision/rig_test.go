@@ -268,7 +268,11 @@ func (r *rig) notes(name string) []string {
 	if err != nil {
 		return nil
 	}
-	return strings.Split(strings.TrimSpace(string(b)), "\n")
+	whole := strings.LastIndexByte(string(b), '\n') // a line may be on its way
+	if whole < 0 {
+		return nil
+	}
+	return strings.Split(string(b[:whole]), "\n")
 }
 
 func (r *rig) log() string {
