@@ -13,4 +13,4 @@ bench-quick: build ## the same as a smoke test: figures without weight
 
 bench-peers: build ## measure River, goqite, backlite, asynq and task-spooler the same way
 	cd bench/peers && $(GO) build -trimpath -o ../../bin/bench-peers .
-	bin/bench-peers --dir $(BENCH_DIR) --json bin/bench-peers.json
+	cd bench/peers && ../../bin/bench-peers --dir $(BENCH_DIR) --json ../../bin/bench-peers.json

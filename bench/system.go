@@ -47,6 +47,10 @@ func (b *bench) newSystem(config string) (*system, error) {
 		return nil, err
 	}
 	s.db, err = sql.Open("sqlite3", "file:"+s.path("data/nightshift.db")+"?mode=ro&_busy_timeout=5000")
+	if err == nil {
+		s.db.SetMaxOpenConns(1)
+		err = s.db.Ping() // before the workers look: a stranger who comes is made room for
+	}
 	b.mu.Lock()
 	b.systems[s] = true
 	b.mu.Unlock()
