@@ -64,6 +64,10 @@ func (o *Outlet) Close(limit time.Duration) {
 // trouble that goes on is worth a word: Dropped counts it.
 func NewFileOutlet(path string) *Outlet {
 	return NewOutlet(1, func(doc []byte) error {
-		return errors.Join(os.WriteFile(path+".new", doc, 0o644), os.Rename(path+".new", path))
+		// A full disk writes half a file: that one must never take the place of the whole one.
+		if err := os.WriteFile(path+".new", doc, 0o644); err != nil {
+			return errors.Join(err, os.Remove(path+".new"))
+		}
+		return os.Rename(path+".new", path)
 	})
 }
