@@ -1,6 +1,7 @@
 package store
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -12,27 +13,45 @@ import (
 // there, the writer rests for a part of the time, with the turn in its hand, so that
 // all our processes rest.
 type guests struct {
-	watched atomic.Bool  // came and left are told
-	ours    atomic.Int64 // openings of this process that came has not been told of yet
-	here    atomic.Int64 // opened less closed, as far as the watcher saw
-	until   atomic.Int64 // when the last one has had its time, in Unix nanoseconds
+	watched atomic.Bool                   // came and left are told
+	here    atomic.Int64                  // opened less closed, as far as the watcher saw
+	until   atomic.Int64                  // when the last one has had its time, in Unix nanoseconds
+	opening sync.Mutex                    // one opening of our own at a time
+	ours    atomic.Pointer[chan struct{}] // the one in hand: closed when came is told of it
 }
 
-// opens announces that this process opens the file.
-func (g *guests) opens() {
-	if g.watched.Load() {
-		g.ours.Add(1)
+// toldLimit bounds the wait for the kernel's word on an opening of our own: SQLite may
+// have used an old descriptor again, or it was told as one with a stranger's.
+const toldLimit = 100 * time.Millisecond
+
+// openOwn opens a connection that is no guest: every worker opens some at its start and
+// when it first reads, and would halve its own pace for 5 s after each. The kernel merges
+// equal events, so that a count of openings would drift: each is waited for.
+func (g *guests) openOwn(path string, readOnly bool) (*conn, error) {
+	if !g.watched.Load() {
+		return openConn(path, readOnly)
 	}
+	g.opening.Lock()
+	defer g.opening.Unlock()
+	told := make(chan struct{})
+	g.ours.Store(&told)
+	defer g.ours.Store(nil)
+	c, err := openConn(path, readOnly)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-told:
+	case <-time.After(toldLimit):
+	}
+	return c, nil
 }
 
-// came is told of each opening of the file, of our own process too: for one that is
-// expected no room is made. (Every worker opens connections at its start and when it
-// first reads; for 5 s after each of them it halved its own pace.)
+// came is told of each opening of the file, of our own process too.
 func (g *guests) came(now time.Time) {
-	for n := g.ours.Load(); n > 0; n = g.ours.Load() {
-		if g.ours.CompareAndSwap(n, n-1) {
-			return
-		}
+	if told := g.ours.Swap(nil); told != nil {
+		close(*told)
+		return
 	}
 	g.here.Add(1)
 	g.until.Store(now.Add(guestTime).UnixNano())

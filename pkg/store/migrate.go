@@ -138,8 +138,7 @@ func (s *Store) backupTo(dst string) (err error) {
 // vacuumInto copies into an empty file and checks the copy. It uses a connection of
 // its own: it may last.
 func (s *Store) vacuumInto(path string) (err error) {
-	s.guests.opens()
-	c, err := openConn(s.path, false)
+	c, err := s.guests.openOwn(s.path, false)
 	if err != nil {
 		return err
 	}

@@ -87,8 +87,7 @@ func (r *readers) close() error {
 
 func (s *Store) readConn() (c *conn, err error) {
 	err = s.patiently(func() error {
-		s.guests.opens()
-		if c, err = openConn(s.path, true); err != nil {
+		if c, err = s.guests.openOwn(s.path, true); err != nil {
 			return err
 		}
 		// The first look at the file opens WAL and shared memory.
