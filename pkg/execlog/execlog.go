@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 )
 
 // DefaultMax is the size of a log file (the seed, §5.3: 50 MB).
@@ -64,15 +63,9 @@ func bound(maxBytes int64) int64 {
 // byte; an execution number that was used before (a database restored from a
 // backup) gets a name of its own.
 func (d *Dir) Create(execID int64) *Log {
-	path := d.Path(execID)
-	base := strings.TrimSuffix(path, ".log")
-	for n := 1; n < 1000; n++ {
-		if _, err := os.Lstat(path); err != nil {
-			break // it does not exist, or the first write will say what is wrong
-		}
-		path = fmt.Sprintf("%s.%d.log", base, n)
-	}
-	return newLog(path, d.max)
+	l := newLog(d.Path(execID), d.max)
+	l.another = true
+	return l
 }
 
 // Path is where the log of an execution is, should it have printed anything.

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -45,8 +47,11 @@ const copyChunk = 256 << 10
 // down behind it, and writing goes on. So at every moment, also after a kill, the
 // file reads in order, and each byte is copied at most twice.
 type Log struct {
-	path string
-	max  int64
+	first   string // where the file is, unless
+	moved   atomic.Pointer[string]
+	printed atomic.Bool
+	another bool // a file is in the way at the first byte: then it takes another name
+	max     int64
 
 	mu      sync.Mutex
 	f       *os.File
@@ -65,7 +70,7 @@ type Log struct {
 }
 
 func newLog(path string, maxBytes int64) *Log {
-	return &Log{path: path, max: maxBytes, now: time.Now}
+	return &Log{first: path, max: maxBytes, now: time.Now}
 }
 
 // Open returns a log at exactly path, whose directory is made when it is needed.
@@ -74,7 +79,16 @@ func Open(path string, maxBytes int64) *Log {
 }
 
 // Path is where the file is, or would be had anything been printed.
-func (l *Log) Path() string { return l.path }
+// It never waits for a Write.
+func (l *Log) Path() string {
+	if p := l.moved.Load(); p != nil {
+		return *p
+	}
+	return l.first
+}
+
+// Printed reports whether a byte was written, kept or lost. It never waits for a Write.
+func (l *Log) Printed() bool { return l.printed.Load() }
 
 // head is the length of the part that is never dropped.
 func (l *Log) head() int64 { return l.max / 2 }
@@ -84,6 +98,9 @@ func (l *Log) head() int64 { return l.max / 2 }
 func (l *Log) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(p) > 0 {
+		l.printed.Store(true)
+	}
 	rest := p
 	for len(rest) > 0 {
 		n := l.write(rest)
@@ -151,11 +168,11 @@ func explain(err error) error {
 	return err
 }
 
-// ready makes sure that l.f is the file at l.path.
+// ready makes sure that l.f is the file at its path.
 func (l *Log) ready() error {
 	now := l.now()
 	if l.f != nil && now.Sub(l.checked) > recheck {
-		fi, err := os.Lstat(l.path)
+		fi, err := os.Lstat(l.Path())
 		switch {
 		case err != nil || !os.SameFile(fi, l.id):
 			l.drop() // deleted or moved away: a fresh file takes its place
@@ -189,7 +206,7 @@ func (l *Log) truncated(size int64) {
 // open opens the file anew or for the first time.
 func (l *Log) open() error {
 	if l.id != nil {
-		f, err := os.OpenFile(l.path, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		f, err := os.OpenFile(l.Path(), os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 		if err == nil {
 			fi, serr := f.Stat()
 			if serr == nil && os.SameFile(fi, l.id) {
@@ -200,13 +217,13 @@ func (l *Log) open() error {
 				return nil
 			}
 			f.Close() // somebody else's file: nothing of ours was written to it
-			return fmt.Errorf("%s was replaced by another file", l.path)
+			return fmt.Errorf("%s was replaced by another file", l.Path())
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	f, err := createIn(l.path)
+	f, err := l.create()
 	if err != nil {
 		return err
 	}
@@ -218,6 +235,25 @@ func (l *Log) open() error {
 	l.f, l.id, l.size, l.dropped = f, fi, 0, 0
 	return nil
 }
+
+// create makes the file, under another name where the first one is not free.
+func (l *Log) create() (*os.File, error) {
+	f, err := createIn(l.Path())
+	if l.id != nil || !l.another {
+		return f, err
+	}
+	base := strings.TrimSuffix(l.first, ".log")
+	for n := 1; n < maxNames && errors.Is(err, fs.ErrExist); n++ {
+		path := fmt.Sprintf("%s.%d.log", base, n)
+		if f, err = createIn(path); err == nil {
+			l.moved.Store(&path)
+		}
+	}
+	return f, err
+}
+
+// maxNames bounds the search for a name that is free.
+const maxNames = 1000
 
 // createIn makes the file, and its directory when that is missing.
 func createIn(path string) (*os.File, error) {

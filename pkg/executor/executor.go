@@ -47,11 +47,18 @@ type Recorder interface {
 
 // Place gives an execution its directory and its log.
 type Place interface {
-	// Open returns the execution's log and its path. Errors are the worker's trouble,
-	// not the task's; so are those of Dir.
-	Open(t *task.Task) (log io.WriteCloser, logPath string, err error)
+	// Open returns the execution's log. Errors are the worker's trouble, not the task's;
+	// so are those of Dir.
+	Open(t *task.Task) (Log, error)
 	// Dir makes the task's own directory, or finds it; it stays until the task ends.
 	Dir(t *task.Task) (string, error)
+}
+
+// Log is what an execution prints. Path is where it is kept, "" when nothing was printed
+// so far; it must not wait for a Write.
+type Log interface {
+	io.WriteCloser
+	Path() string
 }
 
 // Deps are the means of an execution, shared by all slots of a worker.
@@ -80,10 +87,10 @@ type Execution struct {
 	Task task.Task
 	Type Type
 
-	deps    Deps
-	fence   task.Fence
-	logPath string
-	hasDir  atomic.Bool // the task's directory was asked for
+	deps   Deps
+	fence  task.Fence
+	log    Log
+	hasDir atomic.Bool // the task's directory was asked for
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -160,34 +167,33 @@ func (x *Execution) SlowSince() time.Time {
 // run lives as long as the execution: prepare, call the handler, watch it. While
 // the trouble is the worker's own, the slot waits and tries again.
 func (x *Execution) run() Completion {
-	log, stopped := x.openPlace()
-	if stopped != nil {
+	if stopped := x.openPlace(); stopped != nil {
 		return x.conclude(ending{err: stopped})
 	}
-	end := x.attempt(log)
+	end := x.attempt(x.log)
 	for end.isWorkersTrouble() {
 		if stopped := x.waitForWorker(end.err); stopped != nil {
 			end = ending{err: stopped}
 			break
 		}
-		end = x.attempt(log)
+		end = x.attempt(x.log)
 	}
 	if !end.abandoned { // an abandoned handler may still write
-		end.logErr = log.Close()
+		end.logErr = x.log.Close()
 	}
 	return x.conclude(end)
 }
 
 // openPlace gets the log, or the order that ended the wait.
-func (x *Execution) openPlace() (io.WriteCloser, error) {
+func (x *Execution) openPlace() error {
 	for {
-		log, path, err := x.deps.Place.Open(&x.Task)
+		log, err := x.deps.Place.Open(&x.Task)
 		if err == nil {
-			x.logPath = path
-			return log, nil
+			x.log = log
+			return nil
 		}
 		if stopped := x.waitForWorker(fmt.Errorf("no place to run: %w", err)); stopped != nil {
-			return nil, stopped
+			return stopped
 		}
 	}
 }

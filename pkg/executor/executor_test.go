@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -57,16 +56,18 @@ type place struct {
 
 func (p *place) Dir(*task.Task) (string, error) { return "dir", nil }
 
-func (p *place) Open(*task.Task) (io.WriteCloser, string, error) {
+func (p *place) Open(*task.Task) (Log, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.errs) > 0 {
 		err := p.errs[0]
 		p.errs = p.errs[1:]
-		return nil, "", err
+		return nil, err
 	}
-	return p, "the.log", nil
+	return p, nil
 }
+
+func (p *place) Path() string { return "the.log" }
 
 func (p *place) Write(b []byte) (int, error) {
 	p.mu.Lock()

@@ -42,7 +42,10 @@ func (x *Execution) conclude(e ending) Completion {
 
 func (x *Execution) finish(verdict error, e ending) store.Finish {
 	now := x.deps.Clock.Now()
-	f := store.Finish{Fence: x.fence, LogPath: x.logPath, Now: now}
+	f := store.Finish{Fence: x.fence, Now: now}
+	if x.log != nil {
+		f.LogPath = x.log.Path()
+	}
 	x.describe(&f, e)
 	var failure *handler.Failure
 	errors.As(verdict, &failure)

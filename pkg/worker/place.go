@@ -2,12 +2,12 @@ package worker
 
 import (
 	"fmt"
-	"io"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
 
 	"nightshift/pkg/execlog"
+	"nightshift/pkg/executor"
 	"nightshift/pkg/handler/program"
 	"nightshift/pkg/task"
 )
@@ -26,13 +26,22 @@ type places struct {
 }
 
 // Open implements executor.Place.
-func (p *places) Open(t *task.Task) (log io.WriteCloser, path string, err error) {
+func (p *places) Open(t *task.Task) (executor.Log, error) {
 	logs, err := p.logs()
 	if err != nil {
-		return nil, "", fmt.Errorf("execution logs: %w", err)
+		return nil, fmt.Errorf("execution logs: %w", err)
 	}
-	l := logs.Create(t.ExecID)
-	return l, l.Path(), nil
+	return printed{logs.Create(t.ExecID)}, nil
+}
+
+// printed is a log that has a path only once something was printed.
+type printed struct{ *execlog.Log }
+
+func (p printed) Path() string {
+	if !p.Printed() {
+		return ""
+	}
+	return p.Log.Path()
 }
 
 // Dir implements executor.Place.
