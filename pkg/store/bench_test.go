@@ -39,7 +39,7 @@ func cpuTime(b *testing.B) time.Duration {
 
 // BenchmarkDrain carries no-op tasks from PENDING to SUCCESS by Turn alone.
 func BenchmarkDrain(b *testing.B) {
-	for _, slots := range []int{1, 8, 16, 32} {
+	for _, slots := range []int{1, 8, 32, 256} {
 		b.Run(fmt.Sprintf("slots=%d", slots), func(b *testing.B) {
 			s := newStore(b, Options{Clock: time.Now})
 			fill(b, s, b.N, nil)
@@ -52,6 +52,9 @@ func BenchmarkDrain(b *testing.B) {
 				r, err := s.Turn(done, req)
 				if err != nil {
 					b.Fatal(err)
+				}
+				if len(r.Claimed) == 0 && len(done) == 0 {
+					b.Fatalf("nothing to claim after %d of %d tasks", n, b.N)
 				}
 				n += len(done)
 				done = done[:0]

@@ -115,7 +115,7 @@ type claimer struct {
 	free []string // executors without a task yet
 	next string   // earliest due time seen of what is not due yet
 
-	chosen []candidate
+	chosen []*candidate
 	out    []task.Task
 
 	suspects      int64 // suspects that this worker runs already
@@ -144,6 +144,7 @@ func (s *Store) claim(c *conn, req *ClaimRequest, st stamp) ([]task.Task, time.T
 		}
 	}
 	full := len(k.free) == 0
+	k.out = make([]task.Task, 0, len(k.chosen))
 	if err := k.startAll(); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -203,7 +204,7 @@ func roomOf(c *conn, types map[string]TypeRule) (map[string]int, error) {
 
 // level claims what is due at one priority, of all types that stand there.
 func (k *claimer) level(heads []head, priority int64) error {
-	var due []candidate
+	var due []candidate // chosen points into it once it is whole
 	types := 0
 	for i := range heads {
 		h := &heads[i]
@@ -218,8 +219,11 @@ func (k *claimer) level(heads []head, priority int64) error {
 		if err != nil {
 			return err
 		}
-		due = append(due, found...)
-		types++
+		if types++; types == 1 {
+			due = found
+		} else {
+			due = append(due, found...)
+		}
 	}
 	if types > 1 {
 		slices.SortFunc(due, func(a, b candidate) int {
@@ -263,6 +267,7 @@ func (k *claimer) due(h *head) (found []candidate, err error) {
 	if err != nil {
 		return nil, err
 	}
+	found = make([]candidate, 0, min(want, multiRows))
 	err = k.c.query(sqlCandidates, func(r row) error {
 		if due := r.text(4); due > k.st.now {
 			k.later(due)
@@ -348,7 +353,7 @@ func (k *claimer) choose(d *candidate) (chosen bool, err error) {
 	d.executor = k.free[0]
 	d.lease = k.st.at.Add(leaseOf(t, k.req.Types[t.Type], k.req.NoTimeoutLease)).Truncate(time.Millisecond)
 	k.free = k.free[1:]
-	k.chosen = append(k.chosen, *d)
+	k.chosen = append(k.chosen, d)
 	return true, nil
 }
 
@@ -364,7 +369,7 @@ func (k *claimer) startAll() error {
 	return nil
 }
 
-func (k *claimer) startSome(chosen []candidate) error {
+func (k *claimer) startSome(chosen []*candidate) error {
 	args := make([]any, 0, 2+4*multiRows)
 	args = append(args, k.st.now)
 	for i := range chosen {
@@ -380,7 +385,7 @@ func (k *claimer) startSome(chosen []candidate) error {
 	args = append(args[:0], k.st.now, k.st.next)
 	plain := true
 	for i := range chosen {
-		d := &chosen[i]
+		d := chosen[i]
 		d.execID = last - int64(len(chosen)-1-i) // one statement, one writer: they follow one another
 		plain = plain && d.task.Status != task.Paused && sane(&d.task) == nil
 		args = append(args, d.rowid, d.executor, d.execID, task.FormatTime(d.lease))
@@ -389,7 +394,7 @@ func (k *claimer) startSome(chosen []candidate) error {
 		switch _, n, err = sqlClaim.exec(k.c, args); {
 		case err == nil && int(n) == len(chosen):
 			for i := range chosen {
-				k.started(&chosen[i])
+				k.started(chosen[i])
 			}
 			return nil
 		case err == nil:
@@ -403,9 +408,9 @@ func (k *claimer) startSome(chosen []candidate) error {
 
 // startEach is startSome for rows among which one needs another statement, or is
 // wrong in a way nobody foresaw: that one must not stop the queue.
-func (k *claimer) startEach(chosen []candidate) error {
+func (k *claimer) startEach(chosen []*candidate) error {
 	for i := range chosen {
-		d := &chosen[i]
+		d := chosen[i]
 		wrong := sane(&d.task)
 		if wrong == nil {
 			wrong = k.start(d)

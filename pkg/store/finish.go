@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"nightshift/pkg/task"
@@ -113,6 +115,8 @@ func (s *Store) finishAll(c *conn, finishes []Finish, results []FinishResult) er
 			results[i].Err = errPending
 		}
 	}
+	// In the order in which they began, which is that of the rows in the file.
+	slices.SortFunc(common, func(a, b int) int { return cmp.Compare(finishes[a].Fence.ExecID, finishes[b].Fence.ExecID) })
 	for len(common) > 1 {
 		n := min(len(common), multiRows)
 		if err := s.succeedSome(c, finishes, common[:n], results); err != nil {
