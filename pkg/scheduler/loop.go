@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -97,16 +98,48 @@ func (l *loop) verdict() error {
 	return nil
 }
 
-// start puts a task that is RUNNING under one of our executors into its slot. set
+// startAll puts tasks that are RUNNING under our executors into their slots. Executions
+// that are over before all have started go to the database meanwhile: it is as long at
+// work with a batch of short tasks as the loop is, and each has a core.
+func (l *loop) startAll(claimed []task.Task, set *Settings) {
+	l.occupy(claimed)
+	for i := range claimed {
+		if i%startChunk == 0 {
+			l.overlap()
+		}
+		l.start(claimed[i], set)
+	}
+}
+
+const startChunk = 32
+
+// overlap begins the next turn when enough has ended for one: a COMMIT for a few
+// would only delay that of the many.
+func (l *loop) overlap() {
+	if l.turning != nil {
+		return
+	}
+	l.gather()
+	if len(l.ended) > 0 && overlapShare*len(l.ended) >= len(l.s.cfg.Slots) {
+		l.step()
+	}
+}
+
+const overlapShare = 3
+
+// occupy takes the claimed tasks' slots out of those that are idle.
+func (l *loop) occupy(claimed []task.Task) {
+	taken := make(map[string]bool, len(claimed))
+	for i := range claimed {
+		taken[claimed[i].ExecutorID] = true
+	}
+	l.idle = slices.DeleteFunc(l.idle, func(slot string) bool { return taken[slot] })
+}
+
+// start puts one of them into its slot. set
 // are the settings under which it was claimed: a reload may have dropped its type.
 func (l *loop) start(t task.Task, set *Settings) {
 	slot := t.ExecutorID
-	for i, id := range l.idle {
-		if id == slot {
-			l.idle = append(l.idle[:i], l.idle[i+1:]...)
-			break
-		}
-	}
 	ty, known := set.Types[t.Type]
 	if !known { // claims and recovery look only at known types
 		panic("scheduler: task " + t.ID + " of unknown type " + t.Type)

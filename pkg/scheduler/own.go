@@ -115,7 +115,7 @@ func (l *loop) strange(r *store.OwnedTask) {
 		return
 	}
 	l.s.log.Warn("claimed without an answer, found again", "task", t.ID, "exec", t.ExecID)
-	l.start(t, l.set)
+	l.startAll([]task.Task{t}, l.set)
 }
 
 func (l *loop) isIdle(slot string) bool { return slices.Contains(l.idle, slot) }

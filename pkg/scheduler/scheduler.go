@@ -162,9 +162,7 @@ func (s *Scheduler) Run() error {
 	l := s.newLoop()
 	defer l.close()
 	l.pullIn(l.now()) // retries stamped before this start, under whatever clock
-	for _, t := range s.resume {
-		l.start(t, l.set)
-	}
+	l.startAll(s.resume, l.set)
 	for {
 		l.step()
 		l.diary.write()

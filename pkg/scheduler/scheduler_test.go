@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,12 +28,13 @@ type nowhere struct{}
 
 func (nowhere) Dir(*task.Task) (string, error) { return "", nil }
 
-func (nowhere) Open(*task.Task) (io.WriteCloser, string, error) { return discard{}, "", nil }
+func (nowhere) Open(*task.Task) (executor.Log, error) { return discard{}, nil }
 
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 func (discard) Close() error                { return nil }
+func (discard) Path() string                { return "" }
 
 func openStore(t testing.TB) *store.Store {
 	t.Helper()
@@ -81,6 +82,11 @@ func settingsFor(types map[string]executor.Type, limits map[string]int) *Setting
 
 func begin(t testing.TB, s *store.Store, id string, slots int, set *Settings) *shift {
 	t.Helper()
+	return beginIn(t, nowhere{}, s, id, slots, set)
+}
+
+func beginIn(t testing.TB, place executor.Place, s *store.Store, id string, slots int, set *Settings) *shift {
+	t.Helper()
 	names := []string{id}
 	if slots > 1 {
 		names = nil
@@ -91,7 +97,7 @@ func begin(t testing.TB, s *store.Store, id string, slots int, set *Settings) *s
 	h := &shift{ended: make(chan error, 1)}
 	h.Scheduler = New(Config{
 		WorkerID: id, Slots: names, Store: s, Logger: hclog.NewNullLogger(), Changes: s.Changes(),
-		Deps: executor.Deps{Store: s, Place: nowhere{}, Clock: executor.System{}, Rand: rand.Int64N},
+		Deps: executor.Deps{Store: s, Place: place, Clock: executor.System{}, Rand: rand.Int64N},
 		Beat: func() error { return nil }, LastBeat: time.Now, Discard: func(*task.Task) {},
 	}, set, nil)
 	go func() { h.ended <- h.Run() }()
@@ -346,5 +352,60 @@ func BenchmarkDrain(b *testing.B) {
 			<-done
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 		})
+	}
+}
+
+// oneEach is a place that has room for one execution of a slot at a time.
+type oneEach struct {
+	nowhere
+	t    *testing.T
+	mu   sync.Mutex
+	busy map[string]string
+	runs map[string]int
+}
+
+type seat struct {
+	discard
+	p    *oneEach
+	slot string
+}
+
+func (p *oneEach) Open(tk *task.Task) (executor.Log, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if other := p.busy[tk.ExecutorID]; other != "" {
+		p.t.Errorf("slot %s has %s and %s", tk.ExecutorID, other, tk.ID)
+	}
+	p.busy[tk.ExecutorID] = tk.ID
+	p.runs[tk.ID]++
+	return seat{p: p, slot: tk.ExecutorID}, nil
+}
+
+func (s seat) Close() error {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	delete(s.p.busy, s.slot)
+	return nil
+}
+
+// Turns overlap with the starts of what the one before has claimed: a slot still has one
+// task at a time, and a task one execution.
+func TestOverlappingTurnsGiveASlotOneTask(t *testing.T) {
+	s := openStore(t)
+	p := &oneEach{t: t, busy: map[string]string{}, runs: map[string]int{}}
+	short := run(func(context.Context, *handler.Task) (any, error) { return nil, nil })
+	h := beginIn(t, p, s, "w1", 64, settingsFor(map[string]executor.Type{"short": short}, nil))
+	ids := add(t, s, slices.Repeat([]store.NewTask{{Type: "short"}}, 3000)...)
+	until(t, "all", func() bool {
+		counts, err := s.Count()
+		return err == nil && counts[task.Success] == int64(len(ids))
+	})
+	if err := h.stop(t); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if p.runs[id] != 1 {
+			t.Errorf("%s ran %d times", id, p.runs[id])
+		}
 	}
 }

@@ -139,9 +139,7 @@ func (l *loop) turnedOver(t turn) {
 		l.finished(c, written[0])
 		written = written[1:]
 	}
-	for _, c := range t.result.Claimed {
-		l.start(c, t.set)
-	}
+	l.startAll(t.result.Claimed, t.set)
 	if len(t.result.Claimed) > 0 {
 		l.gather() // short tasks are over by now: the next turn need not wait for the diary
 	}
