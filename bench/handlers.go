@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime/pprof"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +35,16 @@ func work(args []string) int {
 	if err := f.Parse(args); err != nil {
 		return worker.ExitUsage
 	}
+	end, err := profile(os.Getenv(profileDir))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
 	code := worker.Run(context.Background(), o)
+	if err := end(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return 1
+	}
 	if path := os.Getenv(runsFile); path != "" {
 		name := fmt.Sprintf("%s.%d", path, os.Getpid())
 		if err := os.WriteFile(name, []byte(fmt.Sprint(runs.Load())), 0o600); err != nil {
@@ -45,6 +56,24 @@ func work(args []string) int {
 
 // runsFile is the environment variable that names where a worker leaves its count.
 const runsFile = "BENCH_RUNS"
+
+// profileDir is the environment variable that names where workers leave CPU profiles.
+const profileDir = "BENCH_PROFILE"
+
+// profile starts a CPU profile of this process in dir; "": none.
+func profile(dir string) (end func() error, err error) {
+	if dir == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(filepath.Join(dir, fmt.Sprintf("worker.%d.prof", os.Getpid())))
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, pprof.StartCPUProfile(f)
+}
 
 func noop(context.Context, *handler.Task) (any, error) {
 	runs.Add(1)

@@ -35,6 +35,7 @@ func (r *run) plan() []*row {
 	rows := []*row{
 		mod(sqlite(durable, "raw SQLite, 100 a transaction", "raw", "FULL", 1), batch100),
 		sqlite(durable, "Nightshift, 32 slots", "nightshift", "FULL", 32),
+		sqlite(durable, "Nightshift, 256 slots", "nightshift", "FULL", 256),
 		sqlite(durable, "backlite", "backlite", "FULL", 1000),
 		sqlite(durable, "goqite, Runner", "goqite", "FULL", 100),
 		sqlite(durable, "goqite, bare loop", "goqite-loop", "FULL", 1),
