@@ -35,6 +35,7 @@ bin/nightshift: bin/worker
 
 .PHONY: run
 run: build ## start two workers on ./data with the example configuration; Ctrl-C ends all
+	@for p in sqlite3 python3; do command -v $$p >/dev/null 2>&1 || echo "make: $$p is missing; what follows needs it. Debian, Ubuntu: apt-get install $$p" >&2; done
 	@bin/nightshift --config examples/nightshift.yaml db init --if-missing
 	@echo "Nightshift runs: two workers, database data/nightshift.db. Ctrl-C ends it."
 	@echo "In a second terminal:"

@@ -64,12 +64,12 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 func commands(name, text string) string {
 	var b strings.Builder
 	started := false
-	for _, block := range blocks(text) {
-		if block.kind != "sh" {
+	for _, block := range rig.Blocks(text) {
+		if block.Kind != "sh" {
 			continue
 		}
-		fmt.Fprintf(&b, "echo '== %s:%d' >&2\n%s", name, block.line, block.text)
-		if block.info == "background" {
+		fmt.Fprintf(&b, "echo '== %s:%d' >&2\n%s", name, block.Line, block.Text)
+		if block.Info == "background" {
 			started = true
 			b.WriteString("supervisor_pid=$!\n" + ready)
 		}
@@ -88,8 +88,9 @@ func commands(name, text string) string {
 // pidFile is where a script says which supervisor it has started.
 const pidFile = ".supervisor.pid"
 
-// ready notes the supervisor and waits for the first heartbeats.
-const ready = `echo "$supervisor_pid" >` + pidFile + `
+// ready notes the supervisor and waits for the first heartbeats. The note is in
+// HOME, which is where the page began: it may have gone elsewhere since.
+const ready = `echo "$supervisor_pid" >~/` + pidFile + `
 n=0
 until [ "$(sqlite3 -cmd '.timeout 5000' data/nightshift.db 'SELECT count(*) FROM worker_heartbeats')" -ge 2 ]; do
   n=$((n + 1)); [ "$n" -lt 200 ] || exit 99; sleep 0.1

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"nightshift/test/rig"
 )
 
 // pages are all documents of the repository, by their path from its root.
@@ -143,43 +145,18 @@ func TestTheChineseReadmeKeepsStep(t *testing.T) {
 		t.Errorf("links differ:\n%v\n%v", e, c)
 	}
 	uncommented := regexp.MustCompile(`(?m)(^|\s)\s*# .*$`)
-	e, c := blocks(english), blocks(chinese)
+	e, c := rig.Blocks(english), rig.Blocks(chinese)
 	for i := range min(len(e), len(c)) {
-		if e[i].kind != "sh" && e[i].kind != "console" && e[i].kind != "yaml" {
+		if e[i].Kind != c[i].Kind || e[i].Info != c[i].Info {
+			t.Errorf("block %d is %q %q in English, %q %q in Chinese", i+1, e[i].Kind, e[i].Info, c[i].Kind, c[i].Info)
+		}
+		if e[i].Kind != "sh" && e[i].Kind != "console" && e[i].Kind != "yaml" {
 			continue
 		}
-		if uncommented.ReplaceAllString(e[i].text, "") != uncommented.ReplaceAllString(c[i].text, "") {
-			t.Errorf("block %d differs:\n%s\n%s", i+1, e[i].text, c[i].text)
+		if uncommented.ReplaceAllString(e[i].Text, "") != uncommented.ReplaceAllString(c[i].Text, "") {
+			t.Errorf("block %d differs:\n%s\n%s", i+1, e[i].Text, c[i].Text)
 		}
 	}
-}
-
-// block is a fenced block of a page.
-type block struct {
-	kind, info string // "sh", "background"
-	line       int
-	text       string
-}
-
-func blocks(text string) []block {
-	var all []block
-	var open *block
-	number := 0
-	for line := range strings.Lines(text) {
-		number++
-		rest, fence := strings.CutPrefix(strings.TrimRight(line, "\n"), "```")
-		switch {
-		case fence && open == nil:
-			kind, info, _ := strings.Cut(rest, " ")
-			open = &block{kind: kind, info: info, line: number}
-		case fence:
-			all = append(all, *open)
-			open = nil
-		case open != nil:
-			open.text += line
-		}
-	}
-	return all
 }
 
 // TestEveryKeyOfTheLogIsDocumented reads the source: each literal key of a log
