@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"nightshift/pkg/operator/cmdline"
+	"nightshift/pkg/operator/screen"
 	"nightshift/pkg/store"
 )
 
@@ -174,6 +175,29 @@ func shellWords(t *testing.T, example string) []string {
 		words = append(words, m[1]+m[2]+m[3])
 	}
 	return words
+}
+
+// The common flags stood in the help twice, and long titles ran over the edge.
+// Examples may be wider: they are for copying.
+func TestHelpFitsItsTerminalAndRepeatsNothing(t *testing.T) {
+	app := newApp("nightshift", nil, nil, nil)
+	for path, c := range verbs(app.Commands, nil) {
+		var out strings.Builder
+		if err := cmdline.Help(&out, app, commonFlags(), &cmdline.Call{Path: strings.Fields(path), Verb: c}, 80); err != nil {
+			t.Fatal(err)
+		}
+		text, _, _ := strings.Cut(out.String(), "\nExamples\n")
+		for line := range strings.Lines(text) {
+			if line = strings.TrimSuffix(line, "\n"); screen.Width(line) > 80 {
+				t.Errorf("%s: %d columns: %q", path, screen.Width(line), line)
+			}
+		}
+		for _, f := range commonFlags() {
+			if n := strings.Count(text, "\n  --"+f.Names()[0]+" "); n != 1 {
+				t.Errorf("%s: --%s is listed %d times", path, f.Names()[0], n)
+			}
+		}
+	}
 }
 
 func TestEveryReadingVerbHasJSON(t *testing.T) {

@@ -49,6 +49,7 @@ type user struct {
 	t     *testing.T
 	root  string   // of the container, as this machine sees it
 	binds []string // what it is lent of this machine
+	path  string
 }
 
 // moveIn makes the container: the programs of this machine and the caches of Go,
@@ -119,8 +120,10 @@ func (u *user) lendGo(compiled string) {
 		}
 	}
 	u.own(compiled)
-	must(u.t, "mkdir", "-p", u.root+"/opt/go", u.home()+"/go/pkg/mod", u.home()+"/.cache/go-build")
-	u.binds = append(u.binds, "--bind-ro="+env[0]+":/opt/go", "--bind-ro="+env[1]+":/home/"+newcomer+"/go/pkg/mod",
+	must(u.t, "mkdir", "-p", u.home()+"/go/pkg/mod", u.home()+"/.cache/go-build")
+	// The toolchain keeps its place: its path is part of what names the compiled.
+	u.path = env[0] + "/bin:/usr/local/bin:/usr/bin:/bin"
+	u.binds = append(u.binds, "--bind-ro="+env[0], "--bind-ro="+env[1]+":/home/"+newcomer+"/go/pkg/mod",
 		"--overlay="+env[2]+":"+compiled+":/home/"+newcomer+"/.cache/go-build")
 }
 
@@ -141,7 +144,7 @@ func (u *user) publish() {
 func (u *user) in(program ...string) *exec.Cmd {
 	args := append([]string{"--quiet", "--register=no", "--keep-unit", "--console=pipe", "--as-pid2", "--private-network",
 		"--directory=" + u.root, "--machine=nightshift-newcomer", "--user=" + newcomer, "--chdir=/home/" + newcomer,
-		"--setenv=LANG=C.UTF-8", "--setenv=PATH=/opt/go/bin:/usr/local/bin:/usr/bin:/bin"}, u.binds...)
+		"--setenv=LANG=C.UTF-8", "--setenv=PATH=" + u.path}, u.binds...)
 	return exec.Command("systemd-nspawn", append(args, program...)...)
 }
 

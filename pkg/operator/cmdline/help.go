@@ -3,6 +3,7 @@ package cmdline
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -76,7 +77,7 @@ type helper struct {
 func (h *helper) line(format string, args ...any) { fmt.Fprintf(&h.b, format+"\n", args...) }
 
 func (h *helper) program() {
-	h.line("%s: %s", h.app.Name, h.app.Usage)
+	h.wrap(0, h.app.Name+": "+h.app.Usage)
 	h.line("")
 	h.line("Usage: %s VERB [flags] [arguments]", h.app.Name)
 	var category string
@@ -105,7 +106,7 @@ func (h *helper) program() {
 
 func (h *helper) verb(call *Call, common []cli.Flag) {
 	name := h.app.Name + " " + strings.Join(call.Path, " ")
-	h.line("%s: %s", name, call.Verb.Usage)
+	h.wrap(0, name+": "+call.Verb.Usage)
 	h.line("")
 	usage := "Usage: " + name
 	if len(call.Verb.Flags) > 0 {
@@ -133,7 +134,7 @@ func (h *helper) verb(call *Call, common []cli.Flag) {
 		}
 		h.pairs(rows)
 	}
-	h.flags("Flags", call.Verb.Flags)
+	h.flags("Flags", without(call.Verb.Flags, common))
 	h.flags("Flags of every verb", common)
 	if examples := Examples(call.Verb); len(examples) > 0 {
 		h.line("")
@@ -142,6 +143,18 @@ func (h *helper) verb(call *Call, common []cli.Flag) {
 			h.line("  %s", typed(h.app.Name, e))
 		}
 	}
+}
+
+// without leaves out the flags that every verb has: a verb's own list holds them,
+// too, because the flag library looks for them there.
+func without(flags, common []cli.Flag) []cli.Flag {
+	var own []cli.Flag
+	for _, f := range flags {
+		if !slices.ContainsFunc(common, func(c cli.Flag) bool { return c.Names()[0] == f.Names()[0] }) {
+			own = append(own, f)
+		}
+	}
+	return own
 }
 
 func visible(commands []*cli.Command) []*cli.Command {
