@@ -27,8 +27,8 @@ const stepLimit = time.Second
 // everySecond does what must not wait for an event: controls, leases, slow
 // tasks, steps of the wall clock.
 func (l *loop) everySecond() {
-	l.tick = l.s.cfg.Deps.Clock.NewTimer(time.Second)
 	now := l.now()
+	l.tick = l.s.cfg.Deps.Clock.NewTimer(executor.Beat(now))
 	l.noticeStep(now)
 	l.readOwn(now)
 	l.noticeSlow(now)

@@ -94,7 +94,7 @@ func (h *heart) stale() bool {
 func (h *heart) run(done <-chan struct{}) {
 	next := h.clock.Now().Add(h.every())
 	for {
-		t := h.clock.NewTimer(time.Second)
+		t := h.clock.NewTimer(executor.Beat(h.clock.Now()))
 		select {
 		case <-done:
 			t.Stop()

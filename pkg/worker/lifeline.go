@@ -5,7 +5,6 @@ import (
 	"os"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -79,7 +78,7 @@ func (l *lifeline) run(pulse *scheduler.Pulse, lost func(), done <-chan struct{}
 			lost()
 			return
 		}
-		t := l.clock.NewTimer(time.Second)
+		t := l.clock.NewTimer(executor.Beat(l.clock.Now()))
 		select {
 		case <-done:
 			t.Stop()

@@ -19,6 +19,7 @@ import (
 const (
 	routinePace = time.Second           // without evidence that there are any
 	burialPace  = time.Second / 4       // adopted children that died by themselves
+	idlePace    = 2 * time.Second       // the same, where there was no child at all at the last look
 	longestRest = 3 * time.Second       // whatever it took: a busy machine makes it look long
 	roundPause  = 10 * time.Millisecond // between two rounds while some still die
 	maxRounds   = 100                   // of one search; the next goes on
@@ -28,9 +29,9 @@ const (
 // watch buries unknown children as they die and looks for strays when asked to.
 func (r *Reaper) watch() {
 	defer close(r.stopped)
-	// A ticker, not SIGCHLD: that comes with every program that ends, and costs a
+	// A timer, not SIGCHLD: that comes with every program that ends, and costs a
 	// short one more than all of this.
-	burial := time.NewTicker(burialPace)
+	burial := time.NewTimer(burialPace)
 	defer burial.Stop()
 	search := newAlarm()
 	defer search.stop()
@@ -42,6 +43,11 @@ func (r *Reaper) watch() {
 		case <-burial.C:
 			if !r.buryUnknown() {
 				search.in(routinePace) // somebody else's dead child hides the others
+			}
+			if childless() {
+				burial.Reset(idlePace)
+			} else {
+				burial.Reset(burialPace)
 			}
 		case certain := <-r.wake:
 			if certain {
@@ -109,6 +115,12 @@ func nextDead() int {
 	}
 	pid, _ := death(&info)
 	return pid
+}
+
+// childless reports that this process has no child, dead or alive.
+func childless() bool {
+	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
+	return errors.Is(err, unix.ECHILD)
 }
 
 // death reads si_pid and si_status, which unix.Siginfo keeps to itself: they stand
