@@ -16,8 +16,8 @@ import (
 	"nightshift/test/rig"
 )
 
-// fiveMinutes is what the README promises. A machine that has compiled SQLite
-// before takes a tenth of it.
+// fiveMinutes is what the README promises. Most of what it takes is compiling
+// SQLite.
 const fiveMinutes = 5 * time.Minute
 
 // newcomer is the user of the machine who has read the README and nothing else.
@@ -124,7 +124,6 @@ func (u *user) lendGo(compiled string) {
 	}
 	u.own(compiled)
 	must(u.t, "mkdir", "-p", u.home()+"/go/pkg/mod", u.home()+"/.cache/go-build")
-	// The toolchain keeps its place: its path is part of what names the compiled.
 	u.path = env[0] + "/bin:/usr/local/bin:/usr/bin:/bin"
 	u.binds = append(u.binds, "--bind-ro="+env[0], "--bind-ro="+env[1]+":/home/"+newcomer+"/go/pkg/mod",
 		"--overlay="+env[2]+":"+compiled+":/home/"+newcomer+"/.cache/go-build")
