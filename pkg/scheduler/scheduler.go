@@ -2,9 +2,9 @@
 // tasks as there are idle slots, starts their executions and writes how they
 // ended, one transaction for the ends and the next claims.
 //
-// Beside that loop stand the Warden, which looks after the tasks of other
-// workers (proof of death, then takeover), and the Timetable, which turns
-// schedules into tasks.
+// Beside that loop stand the Heart, which tells others that this worker lives,
+// the Warden, which looks after the tasks of other workers (proof of death, then
+// takeover), and the Timetable, which turns schedules into tasks.
 //
 // Invariants: nothing is claimed ahead of a free slot; at most one turn with the
 // database is under way, in a goroutine of its own, so that the loop always

@@ -47,12 +47,12 @@ func (p *process) makeMeans() error {
 
 // assemble ties the loops together.
 func (p *process) assemble(set *scheduler.Settings, schedules []*cron.Schedule, rows []store.Heartbeat, resume []task.Task) {
-	p.heart = &heart{
-		store: p.store, clock: p.clock, log: p.log, rows: rows, told: map[string]int64{},
-		last: p.clock.Now(), every: func() time.Duration { return p.config().Worker.HeartbeatInterval },
-		board:  func() map[string]*executor.Execution { return p.sched.Board() },
-		drains: func() bool { return p.sched.Pulse().State(p.clock.Now()) == scheduler.Draining },
-	}
+	p.heart = scheduler.NewHeart(scheduler.HeartConfig{
+		Store: p.store, Clock: p.clock, Logger: p.log, Rows: rows,
+		Every:  func() time.Duration { return p.config().Worker.HeartbeatInterval },
+		Board:  func() map[string]*executor.Execution { return p.sched.Board() },
+		Drains: func() bool { return p.sched.Pulse().State(p.clock.Now()) == scheduler.Draining },
+	})
 	p.sched = scheduler.New(scheduler.Config{
 		WorkerID: p.id, Slots: p.slots, Store: p.store, Logger: p.log, Changes: p.store.Changes(),
 		Deps: executor.Deps{Store: p.store, Place: p.places, Clock: p.clock, Rand: random, Moved: p.checkpointed},

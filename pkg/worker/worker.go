@@ -69,7 +69,7 @@ type process struct {
 	reaper *program.Reaper
 	lines  *logging.Limiter
 	places *places
-	heart  *heart
+	heart  *scheduler.Heart
 	sched  *scheduler.Scheduler
 	warden *scheduler.Warden
 	table  *scheduler.Timetable
@@ -235,7 +235,7 @@ func slotNames(id string, n int) []string {
 func (p *process) work(ctx context.Context, resumed int) error {
 	signals := p.listen(ctx)
 	defer signals.close()
-	p.also(func() { p.heart.run(p.done) })
+	p.also(func() { p.heart.Run(p.done) })
 	p.also(func() { p.line.run(p.sched.Pulse(), p.sched.Drain, p.done) })
 	p.also(func() { p.warden.Run(p.done) })
 	p.also(func() { p.table.Run(p.done) })
