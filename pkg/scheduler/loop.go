@@ -203,7 +203,9 @@ func (l *loop) vacate(slot string) {
 
 // abandon keeps the slot of a handler that cannot be stopped, and drains the
 // others. Its row says RUNNING and bears the wish; a timeout leaves an expired
-// lease behind, so that recovery treats it as an overrun.
+// lease behind, and a heartbeat that is later than that: so recovery sees that it
+// overran while its worker lived, and counts it. Without the beat a task that obeys
+// nothing would cost a worker each time and never come to its last retry.
 func (l *loop) abandon(c executor.Completion) {
 	l.abandoned = true
 	t := &c.Execution.Task
@@ -215,6 +217,9 @@ func (l *loop) abandon(c executor.Completion) {
 		expired := []store.Renewal{{Fence: t.Fence(), Lease: now.Add(-time.Second)}}
 		if err := l.s.cfg.Store.RenewLeases(now, expired); err != nil {
 			l.diary.note(hclog.Error, "lease of an abandoned task", "task", t.ID, "err", err)
+		}
+		if err := l.s.cfg.Beat(); err != nil {
+			l.diary.note(hclog.Error, "heartbeat behind an abandoned task", "task", t.ID, "err", err)
 		}
 	}
 	l.beginDrain()

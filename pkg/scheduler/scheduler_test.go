@@ -324,6 +324,36 @@ func TestAHandlerThatObeysNothingEndsTheWorker(t *testing.T) {
 	close(release)
 }
 
+// It went on for ever: its last heartbeat was older than the lease that was stamped
+// as expired, so each recovery took it for a machine that had been away.
+func TestAnOverrunThatObeysNothingIsCounted(t *testing.T) {
+	s := openStore(t)
+	release := make(chan struct{})
+	defer close(release)
+	ty := run(func(context.Context, *handler.Task) (any, error) { <-release; return nil, nil })
+	ty.Timeout, ty.Grace = 50*time.Millisecond, 50*time.Millisecond
+	row := []store.Heartbeat{{WorkerID: "w1", PID: 1, BootID: "b", LastHeartbeat: time.Now().Add(-20 * time.Second)}}
+	if err := s.Register(row); err != nil {
+		t.Fatal(err)
+	}
+	id := add(t, s, store.NewTask{Type: "deaf"})[0]
+	sched := New(Config{
+		WorkerID: "w1", Slots: []string{"w1"}, Store: s, Logger: hclog.NewNullLogger(), Changes: s.Changes(),
+		Deps: executor.Deps{Store: s, Place: nowhere{}, Clock: executor.System{}, Rand: rand.Int64N},
+		Beat: func() error { row[0].LastHeartbeat = time.Now(); return s.Beat(row) }, LastBeat: time.Now, Discard: func(*task.Task) {},
+	}, settingsFor(map[string]executor.Type{"deaf": ty}, nil), nil)
+	if err := sched.Run(); !errors.Is(err, ErrAbandoned) {
+		t.Fatalf("ended with %v", err)
+	}
+	if _, err := s.Recover(store.RecoverRequest{Worker: "w1", Executors: []string{"w1"}, BootID: "b", Now: time.Now(), MaxCrashes: 3}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Get(id)
+	if err != nil || got.Status != task.Retrying || got.RetryCount != 1 {
+		t.Errorf("%s with %d retries, %v", got.Status, got.RetryCount, err)
+	}
+}
+
 // BenchmarkDrain is what a no-op task of a Go handler costs, all in: claim, start,
 // finish, history and events, durable.
 func BenchmarkDrain(b *testing.B) {
