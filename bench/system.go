@@ -118,7 +118,12 @@ func (s *system) end() {
 
 // until waits for a condition, looking each 2 ms.
 func (s *system) until(what string, limit time.Duration, ok func() (bool, error)) error {
-	for deadline := time.Now().Add(limit); ; time.Sleep(2 * time.Millisecond) {
+	return s.untilAt(2*time.Millisecond, what, limit, ok)
+}
+
+// untilAt is until at another pace.
+func (s *system) untilAt(pace time.Duration, what string, limit time.Duration, ok func() (bool, error)) error {
+	for deadline := time.Now().Add(limit); ; time.Sleep(pace) {
 		done, err := ok()
 		if done || err != nil {
 			return err
@@ -137,14 +142,11 @@ func (s *system) untilDone(limit time.Duration) error {
 		return err
 	}
 	defer q.Close()
-	// Seldom: a reader that is there at most commits keeps the WAL from starting over.
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(25 * time.Millisecond) {
-		var done bool
-		if err := q.QueryRow().Scan(&done); done || err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("tasks not done within %s; the supervisor said: %s", limit, s.stderr.String())
+	// Seldom: what a look costs the workers would have.
+	return s.untilAt(25*time.Millisecond, "all tasks done", limit, func() (done bool, err error) {
+		err = q.QueryRow().Scan(&done)
+		return done, err
+	})
 }
 
 // rate is how many tasks a second went from their first claim to the last end, by the

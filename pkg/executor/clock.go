@@ -12,9 +12,9 @@ type Clock interface {
 	NewTimer(d time.Duration) Timer
 }
 
-// Beat is how long to wait for the next whole second: what is done once a second is done
+// NextSecond is how long to wait for the next whole second: what is done once a second is done
 // at the same moment everywhere in the process, and the machine is woken once for all.
-func Beat(now time.Time) time.Duration {
+func NextSecond(now time.Time) time.Duration {
 	return time.Second - time.Duration(now.Nanosecond())
 }
 

@@ -170,13 +170,13 @@ func (x *Execution) run() Completion {
 	if stopped := x.openPlace(); stopped != nil {
 		return x.conclude(ending{err: stopped})
 	}
-	end := x.attempt(x.log)
+	end := x.attempt()
 	for end.isWorkersTrouble() {
 		if stopped := x.waitForWorker(end.err); stopped != nil {
 			end = ending{err: stopped}
 			break
 		}
-		end = x.attempt(x.log)
+		end = x.attempt()
 	}
 	if !end.abandoned { // an abandoned handler may still write
 		end.logErr = x.log.Close()
@@ -241,14 +241,14 @@ func (e ending) isWorkersTrouble() bool {
 
 // attempt calls the handler once and watches over it until it returns or, for
 // one that obeys nothing, until it is given up.
-func (x *Execution) attempt(log io.Writer) ending {
+func (x *Execution) attempt() ending {
 	x.mu.Lock()
 	x.started = x.deps.Clock.Now()
 	x.mu.Unlock()
 	ended := make(chan ending, 1)
 	go func() {
 		e := ending{}
-		e.result, e.err = x.call(log)
+		e.result, e.err = x.call()
 		ended <- e
 	}()
 	_, selfStopping := x.Type.Handler.(handler.SelfStopping)
@@ -261,11 +261,11 @@ func (x *Execution) attempt(log io.Writer) ending {
 }
 
 // call runs the handler; a panic is an error, with its stack in the task's log.
-func (x *Execution) call(log io.Writer) (result any, err error) {
+func (x *Execution) call() (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			// The stack belongs to the task's log; a full disk there must not hide the panic.
-			if _, werr := fmt.Fprintf(log, "panic: %v\n%s", p, debug.Stack()); werr != nil {
+			if _, werr := fmt.Fprintf(x.log, "panic: %v\n%s", p, debug.Stack()); werr != nil {
 				err = fmt.Errorf("panic: %v (its stack could not be logged: %w)", p, werr)
 				return
 			}
@@ -276,7 +276,7 @@ func (x *Execution) call(log io.Writer) (result any, err error) {
 	x.mu.Lock()
 	row.Checkpoint = x.checkpoint
 	x.mu.Unlock()
-	t := handler.NewTask(&row, "", log, x, x.stop)
+	t := handler.NewTask(&row, "", x.log, x, x.stop)
 	t.DirOnDemand(x.makeDir)
 	return x.Type.Handler.Run(x.ctx, t)
 }

@@ -31,17 +31,17 @@ type HeartConfig struct {
 // counter that only ever rises, and how far its task is (seed §3.4). One goroutine
 // runs it; Beat and Last may be called from any.
 type Heart struct {
-	cfg  HeartConfig
-	rows []store.Heartbeat
+	cfg HeartConfig
 
 	// beating has one place: one beat at a time. It is no mutex, and mu is not held
 	// over the write: who only asks for Last must not wait for the database.
 	beating chan struct{}
 
-	mu     sync.Mutex // guards what follows
-	last   time.Time
-	told   map[string]int64 // the execution that the last beat showed, by slot
-	failed time.Time        // when a failure was last logged
+	mu   sync.Mutex // guards what follows
+	last time.Time
+	told map[string]int64 // the execution that the last beat showed, by slot
+
+	failed time.Time // when Run last logged a failure
 }
 
 // settleTime is how long a task must run before its slot's row names it ahead
@@ -50,7 +50,7 @@ const settleTime = time.Second
 
 // NewHeart prepares a heart whose rows were registered just now; Run starts it.
 func NewHeart(c HeartConfig) *Heart {
-	return &Heart{cfg: c, rows: c.Rows, last: c.Clock.Now(), beating: make(chan struct{}, 1), told: map[string]int64{}}
+	return &Heart{cfg: c, last: c.Clock.Now(), beating: make(chan struct{}, 1), told: map[string]int64{}}
 }
 
 // Beat writes a heartbeat now.
@@ -59,7 +59,7 @@ func (h *Heart) Beat() error {
 	defer func() { <-h.beating }()
 	now := h.cfg.Clock.Now()
 	told := h.fill(now)
-	if err := h.cfg.Store.Beat(h.rows); err != nil {
+	if err := h.cfg.Store.Beat(h.cfg.Rows); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -71,8 +71,8 @@ func (h *Heart) Beat() error {
 // fill brings the rows up to date and returns which executions they show.
 func (h *Heart) fill(now time.Time) map[string]int64 {
 	board, told := h.cfg.Board(), map[string]int64{}
-	for i := range h.rows {
-		r := &h.rows[i]
+	for i := range h.cfg.Rows {
+		r := &h.cfg.Rows[i]
 		r.CurrentTaskID, r.Progress, r.SlowSince = "", "", time.Time{}
 		r.Draining = h.cfg.Drains()
 		r.LastHeartbeat = now
@@ -119,7 +119,7 @@ func (h *Heart) stale(now time.Time) bool {
 func (h *Heart) Run(done <-chan struct{}) {
 	next := h.cfg.Clock.Now().Add(h.cfg.Every())
 	for {
-		t := h.cfg.Clock.NewTimer(executor.Beat(h.cfg.Clock.Now()))
+		t := h.cfg.Clock.NewTimer(executor.NextSecond(h.cfg.Clock.Now()))
 		select {
 		case <-done:
 			t.Stop()

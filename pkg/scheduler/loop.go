@@ -136,8 +136,8 @@ func (l *loop) occupy(claimed []task.Task) {
 	l.idle = slices.DeleteFunc(l.idle, func(slot string) bool { return taken[slot] })
 }
 
-// start puts one of them into its slot. set
-// are the settings under which it was claimed: a reload may have dropped its type.
+// start puts one of them into its slot. set are the settings under which it was
+// claimed: a reload may have dropped its type.
 func (l *loop) start(t task.Task, set *Settings) {
 	slot := t.ExecutorID
 	ty, known := set.Types[t.Type]

@@ -48,6 +48,7 @@ func (s *Store) inotify() (*os.File, error) {
 
 // readEvents turns the kernel's events into signals until the file is closed.
 func (s *Store) readEvents(events *os.File, woken chan<- struct{}) {
+	defer s.guests.watched.Store(false) // nobody is told any more
 	buf := make([]byte, 64*(unix.SizeofInotifyEvent+unix.NAME_MAX+1))
 	for {
 		n, err := events.Read(buf)

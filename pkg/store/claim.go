@@ -215,15 +215,11 @@ func (k *claimer) level(heads []head, priority int64) error {
 			k.later(h.due)
 			continue
 		}
-		found, err := k.due(h)
-		if err != nil {
+		var err error
+		if due, err = k.due(h, due); err != nil {
 			return err
 		}
-		if types++; types == 1 {
-			due = found
-		} else {
-			due = append(due, found...)
-		}
+		types++
 	}
 	if types > 1 {
 		slices.SortFunc(due, func(a, b candidate) int {
@@ -256,9 +252,9 @@ func (k *claimer) later(due string) {
 	}
 }
 
-// due reads a type's due rows at its priority: as many as could be taken. Of the
+// due adds a type's due rows at its priority to found: as many as could be taken. Of the
 // suspects among them only the first counts, and none while this worker runs one.
-func (k *claimer) due(h *head) (found []candidate, err error) {
+func (k *claimer) due(h *head, found []candidate) ([]candidate, error) {
 	want := len(k.free)
 	if h.room > 0 {
 		want = min(want, h.room)
@@ -267,13 +263,14 @@ func (k *claimer) due(h *head) (found []candidate, err error) {
 	if err != nil {
 		return nil, err
 	}
-	found = make([]candidate, 0, min(want, multiRows))
+	found = slices.Grow(found, min(want, multiRows))
+	full := len(found) + want
 	err = k.c.query(sqlCandidates, func(r row) error {
 		if due := r.text(4); due > k.st.now {
 			k.later(due)
 			return errStop
 		}
-		if len(found) == want {
+		if len(found) == full {
 			return errStop
 		}
 		t := scanTask(r)

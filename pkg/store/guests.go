@@ -26,7 +26,7 @@ type guests struct {
 const toldLimit = 100 * time.Millisecond
 
 // openOwn opens a connection that is no guest: every worker opens some at its start and
-// when it first reads, and would halve its own pace for 5 s after each. The kernel merges
+// when it first reads, and would slow itself down for 5 s after each. The kernel merges
 // equal events, so that a count of openings would drift: each is waited for.
 func (g *guests) openOwn(path string, readOnly bool) (*conn, error) {
 	if !g.watched.Load() {

@@ -78,7 +78,7 @@ func (l *lifeline) run(pulse *scheduler.Pulse, lost func(), done <-chan struct{}
 			lost()
 			return
 		}
-		t := l.clock.NewTimer(executor.Beat(l.clock.Now()))
+		t := l.clock.NewTimer(executor.NextSecond(l.clock.Now()))
 		select {
 		case <-done:
 			t.Stop()

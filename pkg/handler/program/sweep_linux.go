@@ -41,10 +41,11 @@ func (r *Reaper) watch() {
 		case <-r.stop:
 			return
 		case <-burial.C:
-			if !r.buryUnknown() {
+			done, childless := r.buryUnknown()
+			if !done {
 				search.in(routinePace) // somebody else's dead child hides the others
 			}
-			if childless() {
+			if childless {
 				burial.Reset(idlePace)
 			} else {
 				burial.Reset(burialPace)
@@ -92,35 +93,30 @@ func (a *alarm) stop() { a.Stop() }
 // buryUnknown collects dead children that nobody else waits for. It looks before it
 // takes, and stops at the first that is another's: false then, because that one may
 // hide others for long. (A program of ours is buried at once, and a search follows.)
-func (r *Reaper) buryUnknown() (done bool) {
+func (r *Reaper) buryUnknown() (done, childless bool) {
 	for {
 		r.mu.Lock()
-		pid := nextDead()
+		pid, childless := nextDead()
 		known := r.live[pid] != nil
 		if pid == 0 || known || !r.unclaimed(pid) {
 			r.mu.Unlock()
-			return pid == 0 || known
+			return pid == 0 || known, childless
 		}
 		burySurely(pid)
 		r.mu.Unlock()
 	}
 }
 
-// nextDead returns some dead child and leaves it unburied; 0: there is none.
-func nextDead() int {
+// nextDead returns some dead child and leaves it unburied; 0: there is none. childless:
+// there is no living one either.
+func nextDead() (pid int, childless bool) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
 	if err != nil || info.Signo == 0 {
-		return 0 // EINTR can't be without waiting
+		return 0, errors.Is(err, unix.ECHILD) // EINTR can't be without waiting
 	}
-	pid, _ := death(&info)
-	return pid
-}
-
-// childless reports that this process has no child, dead or alive.
-func childless() bool {
-	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
-	return errors.Is(err, unix.ECHILD)
+	pid, _ = death(&info)
+	return pid, false
 }
 
 // death reads si_pid and si_status, which unix.Siginfo keeps to itself: they stand
