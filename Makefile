@@ -50,8 +50,9 @@ demo: build ## kill a worker three times under a task and compare the output
 .PHONY: test
 test: build ## all tests, with the race detector
 	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v '^nightshift/test/')
-	@# One after the other: each of these has the machine for itself.
-	$(GO) test -race -p 1 -timeout 20m ./test/...
+	@# One after the other: each of these has the machine for itself. Always anew: Go
+	@# does not see that a result depends on the binaries that the test builds.
+	$(GO) test -race -count=1 -p 1 -timeout 20m ./test/...
 
 .PHONY: short
 short: ## the quick tests

@@ -45,6 +45,7 @@ func NewFamily(runDir string, clock func() time.Duration, news chan<- struct{}) 
 	}
 	syscall.Umask(0o027)
 	keepThreads()
+	UnignoreSignals()
 	_ = setOOMScoreAdj(os.Getpid(), -900) // needs privilege: a wish
 	return f, SetSubreaper()
 }

@@ -115,3 +115,6 @@ func (g *Group) KillAll(time.Duration) (bool, error) { return true, nil }
 
 // Remove does nothing.
 func (g *Group) Remove() error { return nil }
+
+// UnignoreSignals does nothing here: what is ignored stays so.
+func UnignoreSignals() {}

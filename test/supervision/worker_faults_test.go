@@ -246,7 +246,13 @@ func TestFault34WhatAWorkerIsGiven(t *testing.T) {
 	r := newRig(t, 1)
 	r.set("env-w1", "")
 	r.env = []string{"NOTIFY_SOCKET=/nowhere", "WATCHDOG_USEC=1", "WATCHDOG_PID=1", "LISTEN_FDS=1", "NIGHTSHIFT_TASK_ID=outer", "NIGHTSHIFT_CONFIG=/etc/x", "KEPT=yes"}
-	r.wrap = []string{"bash", "-c", `trap "" HUP INT PIPE; ulimit -S -n 300; umask 077; exec "$@"`, "sh"}
+	r.wrap = []string{"python3", "-c", `import ctypes, os, platform, resource, signal, sys
+sigaction = {"x86_64": 13, "aarch64": 134}[platform.machine()]
+for sig in set(range(1, 65)) - {signal.SIGKILL, signal.SIGSTOP}: # the C library's own, too
+    assert ctypes.CDLL(None).syscall(sigaction, sig, (ctypes.c_ulong * 4)(signal.SIG_IGN), 0, 8) == 0, sig
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+os.umask(0o077)
+os.execvp(sys.argv[1], sys.argv[1:])`}
 	r.start()
 	r.ready("w1", 0)
 	got := strings.Join(r.notes("report-w1"), "\n") + "\n"

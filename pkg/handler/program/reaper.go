@@ -71,7 +71,7 @@ func NewReaper(o ReaperOptions) (*Reaper, error) {
 	if err := liveness.SetSubreaper(); err != nil && runtime.GOOS == "linux" {
 		return nil, err
 	}
-	resetIgnored()
+	liveness.UnignoreSignals()
 	keepDescriptors()
 	if o.Log == nil {
 		o.Log = silent{}

@@ -3,9 +3,7 @@ package program
 import (
 	"math"
 	"os"
-	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -31,30 +29,6 @@ func keepDescriptors() {
 	for _, name := range names {
 		if fd, err := strconv.Atoi(name); err == nil && fd > 2 {
 			unix.CloseOnExec(fd)
-		}
-	}
-}
-
-// ignoredSink receives, and drops, the signals of resetIgnored.
-var ignoredSink = make(chan os.Signal, 1)
-
-// resetIgnored makes this process catch the signals that it was started to ignore
-// (under nohup: SIGHUP), which means the same for it, but not for its programs: a
-// caught signal is reset by exec, an ignored one stays ignored.
-func resetIgnored() {
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return // no /proc: the dispositions stay as they are
-	}
-	_, rest, _ := strings.Cut(string(status), "\nSigIgn:\t")
-	text, _, _ := strings.Cut(rest, "\n")
-	mask, err := strconv.ParseUint(text, 16, 64)
-	if err != nil {
-		return // not this kernel's form
-	}
-	for sig := syscall.Signal(1); sig <= 64; sig++ {
-		if mask&(1<<(sig-1)) != 0 {
-			signal.Notify(ignoredSink, sig)
 		}
 	}
 }

@@ -15,9 +15,6 @@ func keepDescriptors() {
 	}
 }
 
-// resetIgnored: what else is ignored here stays so.
-func resetIgnored() {}
-
 func prepareThread() {}
 
 // setUmask changes the process's umask for the moment of the fork. Files that are
