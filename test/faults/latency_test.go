@@ -20,7 +20,7 @@ const busy = 10
 // supervisor that has not restarted it lately.
 func TestTimeFromKillToRunningAgain(t *testing.T) {
 	v := play(t, night.Options{
-		Workers: 2, Free: -1, Slots: 2, NoLoop: true, Mix: []string{"plain"}, Backlog: 12,
+		Workers: 2, Free: -1, Slots: 2, NoLoop: true, Mix: []string{"plain"}, Backlog: 12, Level: true,
 		Script: func(st *night.Stage) error {
 			for i := 0; i < *samples; i++ {
 				id := fmt.Sprintf("w%d", 1+i%2)
@@ -60,7 +60,7 @@ func killBusy(st *night.Stage, id string) error {
 // TestTimeToTakeOver: the worker is gone for good, and nobody restarts it.
 func TestTimeToTakeOver(t *testing.T) {
 	v := play(t, night.Options{
-		Workers: -1, Free: 3, Slots: 2, NoLoop: true, Mix: []string{"plain"}, Backlog: 12,
+		Workers: -1, Free: 3, Slots: 2, NoLoop: true, Mix: []string{"plain"}, Backlog: 12, Level: true,
 		Script: func(st *night.Stage) error {
 			for i := 0; i < *samples; i++ {
 				id := fmt.Sprintf("h%d", 1+i%3)
@@ -87,7 +87,7 @@ func TestTimeToTakeOver(t *testing.T) {
 func TestTimeFromRebootToFirstTask(t *testing.T) {
 	var times []time.Duration
 	play(t, night.Options{
-		Workers: 2, Free: -1, Slots: 2, NoLoop: true, Mix: []string{"plain"}, Backlog: 12,
+		Workers: 2, Free: -1, Slots: 2, NoLoop: true, Mix: []string{"plain"}, Backlog: 12, Level: true,
 		Script: func(st *night.Stage) error {
 			for i := 0; i < *samples; i++ {
 				if err := st.Wait("tasks run", 60*time.Second, func() bool { return len(st.Scripts("w1")) > 0 }); err != nil {

@@ -47,6 +47,7 @@ type Options struct {
 	Config func(string) string // changes the configuration
 	Mix    []string            // names of the kinds of tasks; nil: all
 	Still  bool                // nothing is submitted by itself
+	Level  bool                // all tasks have one priority: one that was taken over is the next
 	Pruned bool                // the configuration lets finished tasks go
 }
 

@@ -192,7 +192,11 @@ func (s *submitter) payloadOf(k *kind, id string) string {
 func (s *submitter) byShell(ctx context.Context) {
 	k := s.pick()
 	id := s.newID(k)
-	s.answer(s.insert(ctx, k, id, 100+s.rng.IntN(3)), "shell", accepted{id: id, kind: k})
+	priority := 100
+	if !s.n.o.Level {
+		priority += s.rng.IntN(3)
+	}
+	s.answer(s.insert(ctx, k, id, priority), "shell", accepted{id: id, kind: k})
 }
 
 // addOne is for scripts, which submit by themselves.
