@@ -338,6 +338,32 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
+// TestTakeOverOfAWorkerThatIsBack: between the proof of death and the takeover its
+// next incarnation has registered, in this boot or the next: the tasks are its own.
+func TestTakeOverOfAWorkerThatIsBack(t *testing.T) {
+	for _, next := range []Heartbeat{{PID: 11, BootID: "boot1", StartTicks: 200}, {PID: 10, BootID: "boot2", StartTicks: 50}} {
+		s := newStore(t, Options{})
+		registerAs(t, s, "boot1", night, "w2")
+		id := mustAdd(t, s, NewTask{})[0]
+		if _, err := s.Turn(nil, claimFor("w2")); err != nil {
+			t.Fatal(err)
+		}
+		next.WorkerID = "w2"
+		if err := s.Register([]Heartbeat{next}); err != nil {
+			t.Fatal(err)
+		}
+		req := TakeOverRequest{Worker: "w2", BootID: "boot1", PID: 10, StartTicks: 100, ThisBoot: next.BootID, Now: night}
+		if out, err := s.TakeOver(req); !errors.Is(err, ErrNotMine) || len(out.Requeued) != 0 {
+			t.Errorf("%+v is back: %+v, %v", next, out, err)
+		}
+		wantStatus(t, s, id, task.Running, task.Claimed)
+		req.PID, req.BootID, req.StartTicks, req.MaxCrashes, req.MaxExecutions = next.PID, next.BootID, next.StartTicks, 3, 1000
+		if out, err := s.TakeOver(req); err != nil || len(out.Requeued) != 1 {
+			t.Errorf("the death of %+v itself: %+v, %v", next, out, err)
+		}
+	}
+}
+
 // TestWorkerBack: an executor that was only silent goes on: its checkpoint, its end
 // and its lease bring the task back from LOST.
 func TestWorkerBack(t *testing.T) {

@@ -131,7 +131,7 @@ var mutations = []mutation{
 		name: "any lock file of that name is proof",
 		edits: []edit{
 			{"pkg/liveness/lock.go", "\tif d != dev || i != ino {\n\t\tg.Close()\n\t\treturn Proof{Outcome: Unproven, Why: \"the lock file is another one", "\tif d != dev && i != ino {\n\t\tg.Close()\n\t\treturn Proof{Outcome: Unproven, Why: \"the lock file is another one"},
-			{"pkg/liveness/lock.go", "err != nil || d != dev || i != ino {\n\t\tg.Close()\n\t\treturn Proof{Outcome: Unproven, Why: \"the lock file was unlinked", "err != nil {\n\t\tg.Close()\n\t\treturn Proof{Outcome: Unproven, Why: \"the lock file was unlinked"},
+			{"pkg/liveness/lock.go", "d, i, err := inodeOf(path); err != nil || d != dev || i != ino {\n\t\tg.Close()\n\t\treturn Proof{Outcome: Unproven, Why: \"the lock file was unlinked", "_, _, err := inodeOf(path); err != nil {\n\t\tg.Close()\n\t\treturn Proof{Outcome: Unproven, Why: \"the lock file was unlinked"},
 		},
 		pkg: "./pkg/liveness", run: "TestProbe",
 	},

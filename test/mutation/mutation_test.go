@@ -13,7 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -43,37 +43,30 @@ func TestEveryMutantIsCaught(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	work := make(chan *mutation)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	caught := 0
+	trees := make(chan string, lanes)
 	for range lanes {
 		tree := t.TempDir()
 		if err := copyTree(root, tree); err != nil {
 			t.Fatal(err)
 		}
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for m := range work {
-				err := try(t.Context(), tree, m)
-				mu.Lock()
-				if err != nil {
-					t.Errorf("%s: %v", m.name, err)
-				} else {
-					caught++
-					t.Logf("caught: %s (%s %s)", m.name, m.pkg, m.run)
+		trees <- tree
+	}
+	var caught atomic.Int64
+	t.Run("mutant", func(t *testing.T) {
+		for i := range mutations {
+			m := &mutations[i]
+			t.Run(m.name, func(t *testing.T) {
+				t.Parallel()
+				tree := <-trees
+				defer func() { trees <- tree }()
+				if err := try(t.Context(), tree, m); err != nil {
+					t.Fatal(err)
 				}
-				mu.Unlock()
-			}
-		}()
-	}
-	for i := range mutations {
-		work <- &mutations[i]
-	}
-	close(work)
-	wg.Wait()
-	t.Logf("%d of %d mutants caught", caught, len(mutations))
+				caught.Add(1)
+			})
+		}
+	})
+	t.Logf("%d of %d mutants caught", caught.Load(), len(mutations))
 }
 
 // try applies m to the tree, expects its test to fail, and takes m back.
