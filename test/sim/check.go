@@ -1,0 +1,135 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"nightshift/pkg/store"
+	"nightshift/pkg/task"
+)
+
+// wanted is how each kind of job ends when nobody interferes.
+var wanted = map[string]task.Status{
+	well: task.Success, fatal: task.Failed, never: task.Dead, hangs: task.Success, panics: task.Success,
+	fails: task.Success, poison: task.Dead, stubborn: task.Success,
+}
+
+// check compares the database with what was accepted and with what really happened.
+func (n *night) check(u *users) Verdict {
+	v := Verdict{Seed: n.o.Seed, Hours: n.m.at(), Ended: map[string]int{}}
+	rows := map[string]task.Task{}
+	if err := u.a.s.List(store.Filter{}, func(_ int64, t *task.Task) error {
+		rows[t.ID] = *t
+		v.Ended[string(t.Status)]++
+		return nil
+	}); err != nil {
+		n.wrong("I8 list: %v", err)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id, j := range u.maybe {
+		if _, there := rows[id]; there {
+			u.accepted[id] = j
+		}
+	}
+	v.Tasks = len(u.accepted)
+	for id, j := range u.accepted {
+		t, there := rows[id]
+		if !there {
+			n.wrong("I1 %s was accepted and is not there", id)
+			continue
+		}
+		n.checkEnd(&t, wanted[j.End], u.wished[id])
+		n.checkWork(&t, &j)
+	}
+	n.checkEvents(u, rows)
+	if found, err := u.a.s.Check(true); err != nil || len(found) > 0 {
+		n.wrong("I8 the file: %v %v", found, err)
+	}
+	n.conclude(&v)
+	return v
+}
+
+// checkEnd: a task ended as it had to, or for a reason that its row can prove.
+func (n *night) checkEnd(t *task.Task, want task.Status, wished bool) {
+	switch {
+	case !t.Status.Final():
+		n.wrong("I1 %s has not ended: %s", t.ID, t.Status)
+	case t.Status == want:
+	case t.Status == task.Cancelled && wished:
+	case t.Status == task.Dead && t.Reason == task.CrashesExhausted:
+		n.tally("condemned for crashes", 1)
+		if t.CrashCount < maxCrashes {
+			n.wrong("I5 %s is condemned after %d crashes of %d", t.ID, t.CrashCount, maxCrashes)
+		}
+	case t.Status == task.Dead && t.RetryCount == t.MaxRetry+1:
+		n.tally("out of retries", 1)
+	default:
+		n.wrong("I1 %s ended %s (%s), not %s", t.ID, t.Status, t.Reason, want)
+	}
+}
+
+// checkWork: the executions that were counted, and the steps that were made.
+func (n *night) checkWork(t *task.Task, j *job) {
+	n.eff.mu.Lock()
+	defer n.eff.mu.Unlock()
+	e := n.eff.of(t.ID)
+	if int64(e.attempts) > t.Executions {
+		n.wrong("I5 %s began %d times, and %d executions are counted", t.ID, e.attempts, t.Executions)
+	}
+	if t.Status != task.Success {
+		return
+	}
+	for k := 1; k <= j.Steps; k++ {
+		if !e.done[k] {
+			n.wrong("I7 %s: SUCCESS without step %d of %d", t.ID, k, j.Steps)
+			return
+		}
+	}
+}
+
+// checkEvents: every change is in the table of pkg/task, the changes of a task are
+// one chain that ends where its row stands, an execution ends once, and the
+// retries agree with what happened.
+func (n *night) checkEvents(u *users, rows map[string]task.Task) {
+	var events []store.Event
+	if err := u.a.s.EventsSince(time.Time{}, func(e store.Event) error {
+		events = append(events, e)
+		return nil
+	}); err != nil {
+		n.wrong("I8 events: %v", err)
+	}
+	slices.SortFunc(events, func(a, b store.Event) int { return int(a.ID - b.ID) })
+	at := map[string]task.Status{}
+	ended := map[int64]task.Status{}
+	own, expired := map[string]int64{}, map[string]int64{}
+	for _, e := range events {
+		if err := task.Check(e.From, e.To, e.Reason); err != nil {
+			n.wrong("I3 %s: %v", e.TaskID, err)
+		}
+		if was, known := at[e.TaskID]; known && was != e.From {
+			n.wrong("I3 %s: %s to %s after %s", e.TaskID, e.From, e.To, was)
+		}
+		at[e.TaskID] = e.To
+		if e.From == task.Running && e.To != task.Lost && e.ExecID > 0 {
+			if before, twice := ended[e.ExecID]; twice {
+				n.wrong("I4 %s: execution %d ended %s and %s", e.TaskID, e.ExecID, before, e.To)
+			}
+			ended[e.ExecID] = e.To
+		}
+		switch {
+		case e.Reason == task.LeaseExpired:
+			expired[e.TaskID]++
+		case e.To == task.Retrying:
+			own[e.TaskID]++
+		}
+	}
+	for id, t := range rows {
+		if was, known := at[id]; known && was != t.Status {
+			n.wrong("I3 %s: the row says %s, its last event %s", id, t.Status, was)
+		}
+		if t.RetryCount < own[id] || t.RetryCount > own[id]+expired[id] {
+			n.wrong("I5 %s: retry_count %d after %d failures and %d expired leases", id, t.RetryCount, own[id], expired[id])
+		}
+	}
+}
