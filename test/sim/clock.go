@@ -30,9 +30,11 @@ const (
 	lanes = 64   // for the timers of one process
 )
 
-// The lanes of a process: the product's timers take turns on the first ones.
+// The lanes of a process: the product's timers have the first ones.
 const (
-	productLanes = 32
+	anyLane      = -1
+	productLanes = 20
+	laneWrite    = 20 // a write, by its kind
 	lanePlace    = 40 // an execution's start, by slot
 	laneWork     = 48 // a handler's steps, by slot
 	laneSleep    = 56
@@ -59,7 +61,7 @@ func (c clock) Now() time.Time {
 // NewTimer implements executor.Clock.
 func (c clock) NewTimer(d time.Duration) executor.Timer {
 	c.p.gate()
-	return timer{c.p.newTimer(d, -1), c.p}
+	return timer{c.p.newTimer(d, anyLane), c.p}
 }
 
 type timer struct {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,16 @@ const (
 	slow            // every write takes seconds
 )
 
+// What a write may change, and a read depend on.
+const (
+	queue  = iota // what may be claimed, and when
+	rows          // RUNNING and LOST rows, their owners and wishes
+	beats         // heartbeats
+	table         // schedules
+	drains        // the operator's drain
+	subjects
+)
+
 // The places in a write where a trap can spring.
 const (
 	queued   = "queued"   // before its transaction
@@ -35,7 +46,7 @@ type database struct {
 	path string
 
 	mu       sync.Mutex
-	version  uint64 // rises with each write: what was read before may be old
+	versions [subjects]uint64 // each rises with the writes that touch it: what was read before is old
 	busy     bool
 	queue    []*ticket
 	trouble  trouble
@@ -143,10 +154,12 @@ func (d *database) latency(p *proc) time.Duration {
 }
 
 // committed tells those who watch the file, each a little later.
-func (d *database) committed() {
+func (d *database) committed(touched []int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.version++
+	for _, subject := range touched {
+		d.versions[subject]++
+	}
 	for p, c := range d.watchers {
 		time.AfterFunc(place(2*time.Millisecond, laneSleep+2, p.uid), func() {
 			select {
@@ -169,10 +182,14 @@ func (d *database) unwatch(p *proc) {
 	delete(d.watchers, p)
 }
 
-func (d *database) seen() uint64 {
+// version is that of some subjects together.
+func (d *database) version(of []int) (sum uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.version
+	for _, subject := range of {
+		sum += d.versions[subject]
+	}
+	return sum
 }
 
 // access is one process's way into the database: the real store behind the
@@ -197,16 +214,16 @@ type due struct {
 }
 
 // memo is the answer to a read that nobody's write has made old: each second's
-// questions cost no query. What is read depends on the rows alone.
+// questions cost no query. What is read depends on the database alone.
 type memo[T any] struct {
 	version uint64
 	known   bool
 	value   T
 }
 
-func recall[T any](a *access, m *memo[T], read func() (T, error)) (T, error) {
+func recall[T any](a *access, m *memo[T], read func() (T, error), of ...int) (T, error) {
 	a.p.gate()
-	now := a.d.seen()
+	now := a.d.version(of)
 	a.mu.Lock()
 	if m.known && m.version == now {
 		defer a.mu.Unlock()
@@ -224,9 +241,14 @@ func recall[T any](a *access, m *memo[T], read func() (T, error)) (T, error) {
 	return v, nil
 }
 
+// kinds are the names of all writes.
+var kinds = []string{"turn", "checkpoint", "beat", "renew", "fire", "sync", "take over", "offline", "let go", "pull in",
+	"slow", "recover", "stopped", "add", "control", "rerun", "drain"}
+
 // write is the way of every write.
-func (a *access) write(what string, do func() error) error {
-	a.p.gate()
+func (a *access) write(what string, do func() error, touched ...int) error {
+	// Two goroutines of a process that write at one instant queue in the order of kinds.
+	a.p.rest(0, laneWrite+slices.Index(kinds, what))
 	a.d.pass(a.p, queued)
 	if !a.d.acquire(a.p, a.patience) {
 		return fmt.Errorf("%s: %w", what, store.ErrBusy)
@@ -241,7 +263,7 @@ func (a *access) write(what string, do func() error) error {
 	defer release() // a process that is killed inside leaves the lock free
 	a.p.rest(a.d.latency(a.p), laneSleep)
 	a.d.pass(a.p, inside)
-	err := a.commit(what, do)
+	err := a.commit(what, do, touched)
 	release()
 	a.d.pass(a.p, answered)
 	if a.p.random(4) == 0 {
@@ -250,7 +272,7 @@ func (a *access) write(what string, do func() error) error {
 	return err
 }
 
-func (a *access) commit(what string, do func() error) error {
+func (a *access) commit(what string, do func() error, touched []int) error {
 	switch a.d.ailment() {
 	case full:
 		return fmt.Errorf("%s: %w", what, store.ErrFull)
@@ -262,12 +284,12 @@ func (a *access) commit(what string, do func() error) error {
 			if err := do(); err != nil {
 				return err
 			}
-			a.d.committed()
+			a.d.committed(touched)
 		}
 		return fmt.Errorf("%s: %w", what, store.ErrUnknown)
 	}
 	err := do()
-	a.d.committed()
+	a.d.committed(touched)
 	a.d.n.trace("%s %s %v", a.p.name, what, err)
 	return err
 }
@@ -279,7 +301,7 @@ func (a *access) Checkpoint(f task.Fence, state, progress string, now time.Time)
 		}
 		c, err = a.s.Checkpoint(f, state, progress, now)
 		return err
-	})
+	}, rows)
 	return c, err
 }
 
@@ -289,7 +311,7 @@ func (a *access) Turn(fs []store.Finish, claim *store.ClaimRequest) (r store.Tur
 			a.d.n.eff.turned(fs, &r)
 		}
 		return err
-	})
+	}, queue, rows)
 	return r, err
 }
 
@@ -297,22 +319,22 @@ func (a *access) NextDue(types map[string]store.TypeRule) (time.Time, bool, erro
 	d, err := recall(a, &a.due, func() (d due, err error) {
 		d.at, d.found, err = a.s.NextDue(types)
 		return d, err
-	})
+	}, queue)
 	return d.at, d.found, err
 }
 
-func (a *access) Draining() (bool, error) { return recall(a, &a.draining, a.s.Draining) }
+func (a *access) Draining() (bool, error) { return recall(a, &a.draining, a.s.Draining, drains) }
 
 func (a *access) Controls(worker string) ([]store.OwnedTask, error) {
-	return recall(a, &a.controls, func() ([]store.OwnedTask, error) { return a.s.Controls(worker) })
+	return recall(a, &a.controls, func() ([]store.OwnedTask, error) { return a.s.Controls(worker) }, rows)
 }
 
 func (a *access) Foreign(worker string) ([]store.Owner, error) {
-	return recall(a, &a.foreign, func() ([]store.Owner, error) { return a.s.Foreign(worker) })
+	return recall(a, &a.foreign, func() ([]store.Owner, error) { return a.s.Foreign(worker) }, rows, beats)
 }
 
 func (a *access) Schedules() ([]store.ScheduleState, error) {
-	return recall(a, &a.table, a.s.Schedules)
+	return recall(a, &a.table, a.s.Schedules, table, queue)
 }
 
 func (a *access) Get(id string) (task.Task, error) {
@@ -321,18 +343,18 @@ func (a *access) Get(id string) (task.Task, error) {
 }
 
 func (a *access) LetGo(f task.Fence, now time.Time) error {
-	return a.write("let go", func() error { return a.s.LetGo(f, now) })
+	return a.write("let go", func() error { return a.s.LetGo(f, now) }, queue, rows)
 }
 
 func (a *access) RenewLeases(now time.Time, r []store.Renewal) error {
-	return a.write("renew", func() error { return a.s.RenewLeases(now, r) })
+	return a.write("renew", func() error { return a.s.RenewLeases(now, r) }, rows)
 }
 
 func (a *access) PullInRetries(now time.Time, b func(string) task.Backoff, rnd func(int64) int64) (n int, err error) {
 	err = a.write("pull in", func() (err error) {
 		n, err = a.s.PullInRetries(now, b, rnd)
 		return err
-	})
+	}, queue)
 	if n > 0 {
 		a.d.n.eff.pulledIn()
 	}
@@ -340,7 +362,7 @@ func (a *access) PullInRetries(now time.Time, b func(string) task.Backoff, rnd f
 }
 
 func (a *access) Slow(f task.Fence, now time.Time, hook *store.NewTask) error {
-	return a.write("slow", func() error { return a.s.Slow(f, now, hook) })
+	return a.write("slow", func() error { return a.s.Slow(f, now, hook) }, rows, queue)
 }
 
 func (a *access) TakeOver(r store.TakeOverRequest) (t store.TakenOver, err error) {
@@ -349,7 +371,7 @@ func (a *access) TakeOver(r store.TakeOverRequest) (t store.TakenOver, err error
 			a.d.n.tally("takeovers", len(t.Requeued)+len(t.Expired)+len(t.Dead)+len(t.Cancelled))
 		}
 		return err
-	})
+	}, queue, rows)
 	return t, err
 }
 
@@ -358,12 +380,12 @@ func (a *access) MarkOffline(executor string, now time.Time) (marked int, err er
 		marked, err = a.s.MarkOffline(executor, now)
 		a.d.n.tally("marked offline", marked)
 		return err
-	})
+	}, rows)
 	return marked, err
 }
 
 func (a *access) SyncSchedules(defs []store.ScheduleDef, now time.Time) error {
-	return a.write("sync", func() error { return a.s.SyncSchedules(defs, now) })
+	return a.write("sync", func() error { return a.s.SyncSchedules(defs, now) }, table)
 }
 
 func (a *access) FireOccurrences(f store.Firing, now time.Time) (out store.Fired, err error) {
@@ -371,12 +393,12 @@ func (a *access) FireOccurrences(f store.Firing, now time.Time) (out store.Fired
 		out, err = a.s.FireOccurrences(f, now)
 		a.d.n.eff.fired(out.Inserted)
 		return err
-	})
+	}, queue, table)
 	return out, err
 }
 
 func (a *access) Beat(rows []store.Heartbeat) error {
-	return a.write("beat", func() error { return a.s.Beat(rows) })
+	return a.write("beat", func() error { return a.s.Beat(rows) }, beats)
 }
 
 func (a *access) Recover(r store.RecoverRequest) (got store.Recovered, err error) {
@@ -385,10 +407,10 @@ func (a *access) Recover(r store.RecoverRequest) (got store.Recovered, err error
 			a.d.n.tally("resumed", len(got.Resume))
 		}
 		return err
-	})
+	}, queue, rows, beats)
 	return got, err
 }
 
 func (a *access) Stopped(worker string, now time.Time) error {
-	return a.write("stopped", func() error { return a.s.Stopped(worker, now) })
+	return a.write("stopped", func() error { return a.s.Stopped(worker, now) }, beats)
 }

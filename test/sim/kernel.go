@@ -60,7 +60,6 @@ type proc struct {
 	survives bool // its parent
 	byHand   bool // a worker that bears no mark of its own: a person started it
 	timers   map[*time.Timer]time.Time
-	lane     int
 	rng      *rand.Rand
 
 	term, hup, usr2 func() // what signals do; nil: nothing, TERM kills
@@ -148,14 +147,14 @@ func (p *proc) gate() {
 	}
 }
 
-// newTimer makes a timer of the process; its end makes it fire. lane -1: the next
-// of the product's.
+// newTimer makes a timer of the process; its end makes it fire. lane anyLane: the
+// first free one.
 func (p *proc) newTimer(d time.Duration, lane int) *time.Timer {
 	p.m.mu.Lock()
 	defer p.m.mu.Unlock()
-	if lane < 0 {
-		lane = p.lane % productLanes
-		p.lane++
+	now := time.Now()
+	if lane == anyLane {
+		lane = p.freeLane(now, d)
 	}
 	d = place(d, lane, p.uid)
 	t := time.NewTimer(d)
@@ -163,16 +162,23 @@ func (p *proc) newTimer(d time.Duration, lane int) *time.Timer {
 		t.Reset(0)
 		return t
 	}
-	if len(p.timers) > 64 {
-		now := time.Now()
-		for old, at := range p.timers {
-			if at.Before(now) {
-				delete(p.timers, old)
-			}
+	p.timers[t] = now.Add(d)
+	return t
+}
+
+// freeLane finds a lane in which no other timer of the process fires at that time:
+// which one it is must not depend on the order of goroutines. Old timers are dropped.
+func (p *proc) freeLane(now time.Time, d time.Duration) int {
+	taken := [productLanes]bool{}
+	first := now.Add(place(d, 0, p.uid))
+	for t, at := range p.timers {
+		if at.Before(now) {
+			delete(p.timers, t)
+		} else if off := at.Sub(first) / grain; off >= 0 && off < productLanes {
+			taken[off] = true
 		}
 	}
-	p.timers[t] = time.Now().Add(d)
-	return t
+	return max(slices.Index(taken[:], false), 0)
 }
 
 func (p *proc) forget(t *time.Timer) {

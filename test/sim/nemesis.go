@@ -7,7 +7,7 @@ import (
 )
 
 // faultEvery is the mean time between two faults.
-const faultEvery = 72 * time.Second
+const faultEvery = time.Minute
 
 // nemesis does harm. It is the one goroutine that draws from its source.
 type nemesis struct {

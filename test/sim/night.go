@@ -91,6 +91,7 @@ func Run(o Options) Verdict {
 	n.stop()
 	v := n.check(u)
 	u.close()
+	time.Sleep(time.Second) // time ends with this goroutine: until then the dead can wake, and end
 	return v
 }
 

@@ -134,7 +134,7 @@ func (u *users) add(k int) {
 	err := u.a.write("add", func() error {
 		_, err := u.a.s.Add(u.n.m.now(), tasks...)
 		return err
-	})
+	}, queue)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i := range tasks {
@@ -167,7 +167,7 @@ func (u *users) ask(id string, want task.Control) {
 	err := u.a.write("control", func() error {
 		_, err := u.a.s.SetControl(id, want, u.n.m.now())
 		return err
-	})
+	}, queue, rows)
 	if err == nil {
 		u.n.tally("wishes", 1)
 	}
@@ -193,7 +193,7 @@ func (u *users) rerun() {
 	if err := u.a.write("rerun", func() (err error) {
 		id, err = u.a.s.Rerun(old, true, u.n.m.now())
 		return err
-	}); err != nil {
+	}, queue); err != nil {
 		return
 	}
 	u.mu.Lock()
@@ -225,7 +225,7 @@ func (u *users) calm() {
 
 func (u *users) drain(on bool) {
 	// An error is a trouble of the disk; without the drain there is only less to see.
-	_ = u.a.write("drain", func() error { return u.a.s.SetDrain(on, u.n.m.now()) })
+	_ = u.a.write("drain", func() error { return u.a.s.SetDrain(on, u.n.m.now()) }, drains)
 }
 
 // release resumes what is paused, or is to be.
