@@ -185,7 +185,11 @@ func (m *nemesis) clock(most time.Duration) bool {
 	m.n.m.mu.Unlock()
 	m.n.m.setClock(now + by)
 	if most > time.Minute {
-		m.n.after(m.span(time.Second, 4*time.Minute), func() { m.n.m.setClock(now) })
+		m.n.after(m.span(time.Second, 4*time.Minute), func() {
+			if m.n.raging() {
+				m.n.m.setClock(now)
+			}
+		})
 	}
 	return true
 }
@@ -298,7 +302,7 @@ func (m *nemesis) roll() bool {
 
 func (m *nemesis) drain() bool {
 	on := m.rnd.IntN(2) == 0
-	m.n.after(0, func() { m.u.drain(on) })
+	m.n.after(0, func() { m.u.drain(on && m.n.raging()) })
 	if on {
 		m.n.after(m.span(time.Second, 5*time.Minute), func() { m.u.drain(false) })
 	}

@@ -56,6 +56,7 @@ type night struct {
 	workers      map[string]*worker
 	sup          *supervisor
 	programLimit int
+	calm         bool // the faults are over
 	stopping     bool // nothing is started any more
 	draws        uint64
 	faults       map[string]int
@@ -97,6 +98,9 @@ func Run(o Options) Verdict {
 
 // quiet ends all troubles and waits until the queue is empty.
 func (n *night) quiet(u *users) {
+	n.mu.Lock()
+	n.calm = true
+	n.mu.Unlock()
 	n.m.setClock(n.m.latest()) // what was stamped under a fast clock is due, too
 	n.db.setTrouble(healthy)
 	for _, p := range n.m.living() {
@@ -142,6 +146,13 @@ func (n *night) stop() {
 		n.m.kill(p)
 	}
 	time.Sleep(time.Minute)
+}
+
+// raging reports that the faults are not over.
+func (n *night) raging() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.calm
 }
 
 func (n *night) stopAsked() bool {

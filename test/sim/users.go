@@ -215,12 +215,11 @@ func (u *users) unfinished() []task.Task {
 	return left
 }
 
-// calm ends the adding, and the operator's drain.
+// calm ends the adding.
 func (u *users) calm() {
 	u.mu.Lock()
 	u.rest = true
 	u.mu.Unlock()
-	u.drain(false)
 }
 
 func (u *users) drain(on bool) {
@@ -228,8 +227,11 @@ func (u *users) drain(on bool) {
 	_ = u.a.write("drain", func() error { return u.a.s.SetDrain(on, u.n.m.now()) }, drains)
 }
 
-// release resumes what is paused, or is to be.
+// release ends the operator's drain, and resumes what is paused or is to be.
 func (u *users) release(left []task.Task) {
+	if held, err := u.a.Draining(); err != nil || held {
+		u.drain(false)
+	}
 	for _, t := range left {
 		if t.Status == task.Paused && t.Control != task.Resume || t.Control == task.Pause {
 			u.ask(t.ID, task.Resume)
