@@ -111,6 +111,7 @@ func (n *night) checkEvents(u *users, rows map[string]task.Task) {
 			n.wrong("I3 %s: %s to %s after %s", e.TaskID, e.From, e.To, was)
 		}
 		at[e.TaskID] = e.To
+		n.moves[task.Transition{From: e.From, To: e.To, Reason: e.Reason}]++
 		if e.From == task.Running && e.To != task.Lost && e.ExecID > 0 {
 			if before, twice := ended[e.ExecID]; twice {
 				n.wrong("I4 %s: execution %d ended %s and %s", e.TaskID, e.ExecID, before, e.To)

@@ -26,12 +26,12 @@ type act struct {
 
 var acts = []act{
 	{"worker killed", 10, (*nemesis).killWorker},
-	{"worker killed before a write", 3, func(m *nemesis) bool { return m.trapWorker(queued) }},
-	{"worker killed inside a write", 4, func(m *nemesis) bool { return m.trapWorker(inside) }},
-	{"worker killed behind a COMMIT", 5, func(m *nemesis) bool { return m.trapWorker(answered) }},
+	{"trap before a write", 3, func(m *nemesis) bool { return m.trapWorker("worker killed before a write", queued) }},
+	{"trap inside a write", 4, func(m *nemesis) bool { return m.trapWorker("worker killed inside a write", inside) }},
+	{"trap behind a COMMIT", 5, func(m *nemesis) bool { return m.trapWorker("worker killed behind a COMMIT", answered) }},
 	{"worker stopped for seconds", 5, func(m *nemesis) bool { return m.stopWorker(m.span(time.Second, 25*time.Second)) }},
 	{"worker stopped for minutes", 3, func(m *nemesis) bool { return m.stopWorker(m.span(time.Minute, 25*time.Minute)) }},
-	{"worker stopped inside a write", 2, (*nemesis).stopInside},
+	{"trap to stop in", 2, (*nemesis).stopInside},
 	{"worker and supervisor stopped", 2, (*nemesis).stopBoth},
 	{"worker told to end", 3, (*nemesis).termWorker},
 	{"supervisor killed", 4, (*nemesis).killSupervisor},
@@ -107,11 +107,10 @@ func (m *nemesis) killOne(kinds ...string) bool {
 func (m *nemesis) killWorker() bool { return m.killOne("worker") }
 
 // trapWorker kills a worker at a place of its next write.
-func (m *nemesis) trapWorker(at string) bool {
-	return m.trap(at, m.n.m.kill)
-}
+func (m *nemesis) trapWorker(fault, at string) bool { return m.trap(fault, at, m.n.m.kill) }
 
-func (m *nemesis) trap(at string, spring func(p *proc)) bool {
+// trap waits for a worker's next write. It is a fault only once it springs.
+func (m *nemesis) trap(fault, at string, spring func(p *proc)) bool {
 	p := m.one("worker")
 	if p == nil {
 		return false
@@ -119,8 +118,11 @@ func (m *nemesis) trap(at string, spring func(p *proc)) bool {
 	d := m.n.db
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.trap = &trap{p: p, at: at, spring: spring}
-	return true
+	d.trap = &trap{p: p, at: at, spring: func(p *proc) {
+		m.n.fault(fault)
+		spring(p)
+	}}
+	return false
 }
 
 // holdUp stops a process and lets it go on after d.
@@ -139,7 +141,7 @@ func (m *nemesis) stopWorker(d time.Duration) bool {
 
 func (m *nemesis) stopInside() bool {
 	d := m.span(time.Second, 5*time.Minute)
-	return m.trap(inside, func(p *proc) { m.holdUp(p, d) })
+	return m.trap("worker stopped inside a write", inside, func(p *proc) { m.holdUp(p, d) })
 }
 
 func (m *nemesis) stopBoth() bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"nightshift/pkg/store"
+	"nightshift/pkg/task"
 )
 
 // Break is a rule that a run breaks on purpose: the checker has to see it.
@@ -61,6 +62,7 @@ type night struct {
 	draws        uint64
 	faults       map[string]int
 	counts       map[string]int
+	moves        map[task.Transition]int // of the checker alone
 	wrongs       []string
 	overlaps     int
 	hash         hash.Hash64
@@ -69,7 +71,7 @@ type night struct {
 
 // Run lives through one night. Call it in a bubble of testing/synctest.
 func Run(o Options) Verdict {
-	n := &night{o: o, workers: map[string]*worker{}, programLimit: 2, faults: map[string]int{}, counts: map[string]int{}, hash: fnv.New64a()}
+	n := &night{o: o, workers: map[string]*worker{}, programLimit: 2, faults: map[string]int{}, counts: map[string]int{}, moves: map[task.Transition]int{}, hash: fnv.New64a()}
 	n.m = newMachine(n)
 	n.eff = newEffects(n)
 	n.db = &database{n: n, path: filepath.Join(o.Dir, "nightshift.db"), watchers: map[*proc]chan struct{}{}, lies: o.Break == LyingCheckpoint}
@@ -283,6 +285,7 @@ type Verdict struct {
 	Executions int
 	Repeats    int // steps made more than once
 	Ended      map[string]int
+	Moves      map[task.Transition]int // how often each change of the table came about
 	Lost       int
 	Overlaps   int
 	Illegal    int
@@ -303,7 +306,8 @@ func (v *Verdict) Injected() (k int) {
 func (n *night) conclude(v *Verdict) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	v.Faults, v.Counts, v.Overlaps, v.Hash = n.faults, n.counts, n.overlaps, n.hash.Sum64()
+	v.Faults, v.Counts, v.Moves = n.faults, n.counts, n.moves
+	v.Overlaps, v.Hash = n.overlaps, n.hash.Sum64()
 	v.Executions, v.Repeats = n.eff.starts, n.eff.again
 	if v.Injected() == 0 {
 		n.wrongs = append(n.wrongs, "nothing was injected: this night proves nothing")

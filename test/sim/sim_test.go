@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"nightshift/pkg/task"
 )
 
 var (
@@ -70,7 +72,7 @@ func (s *total) add(v *Verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.v.Faults == nil {
-		s.v.Faults, s.v.Counts, s.v.Ended = map[string]int{}, map[string]int{}, map[string]int{}
+		s.v.Faults, s.v.Counts, s.v.Ended, s.v.Moves = map[string]int{}, map[string]int{}, map[string]int{}, map[task.Transition]int{}
 	}
 	s.v.Hours += v.Hours
 	s.v.Tasks += v.Tasks
@@ -80,6 +82,9 @@ func (s *total) add(v *Verdict) {
 	s.v.Overlaps += v.Overlaps
 	s.v.Illegal += v.Illegal
 	s.v.Wrong = append(s.v.Wrong, v.Wrong...)
+	for move, n := range v.Moves {
+		s.v.Moves[move] += n
+	}
 	for into, from := range map[*map[string]int]map[string]int{&s.v.Faults: v.Faults, &s.v.Counts: v.Counts, &s.v.Ended: v.Ended} {
 		for k, n := range from {
 			(*into)[k] += n
@@ -121,7 +126,23 @@ func simulate(t *testing.T, first uint64, nights int, each float64) {
 		}
 	})
 	t.Log("\n" + sum.report(nights, first, time.Since(began)))
+	if float64(nights)*each < enough {
+		return
+	}
+	for _, move := range task.Transitions() {
+		if sum.v.Moves[move] == 0 {
+			t.Errorf("no task went from %s to %s for %s: the simulation no longer reaches that", move.From, move.To, move.Reason)
+		}
+	}
+	for _, a := range acts {
+		if sum.v.Faults[a.name] == 0 && !strings.HasPrefix(a.name, "trap") {
+			t.Errorf("there was no fault of the kind %q", a.name)
+		}
+	}
 }
+
+// enough hours meet every change of the table and every kind of fault.
+const enough = 100
 
 // TestSimulate is the slice for CI, and with -hours the long form.
 func TestSimulate(t *testing.T) {
