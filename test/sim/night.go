@@ -83,7 +83,7 @@ func Run(o Options) Verdict {
 		return Verdict{Seed: o.Seed, Wrong: []string{"I8 " + err.Error()}}
 	}
 	n.startSupervisor()
-	n.startByHand()
+	n.after(10*time.Millisecond, n.startByHand) // not at one instant: the order of births is the run's
 	u.begin()
 	if !o.Calm {
 		n.rage(u)
