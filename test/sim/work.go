@@ -217,7 +217,12 @@ func (p *proc) live(r *run, calls chan<- call, ended chan<- struct{}) {
 			return
 		}
 	}
-	ended <- struct{}{}
+	select {
+	case ended <- struct{}{}:
+	case <-r.w.p.gone:
+	case <-p.gone:
+	}
+	p.gate()
 	p.linger(r)
 }
 
