@@ -2,6 +2,7 @@
 DURATION ?= 5m
 SEED     ?= 0
 CUTS     ?= 1000
+HOURS    ?= 100
 
 .PHONY: naked
 naked: | need-go need-gcc ## kill, stop, starve, cut off for DURATION=10m, then check; SEED=… repeats a night
@@ -18,3 +19,8 @@ powercut: | need-go need-gcc ## CUTS=10000 power cuts under load on a disk of it
 .PHONY: mutation
 mutation: | need-go need-gcc ## break the protocol on purpose, one rule at a time: each must fail a test
 	NIGHTSHIFT_LONG=1 $(GO) test -count=1 -timeout 0 -v ./test/mutation
+
+# In its directory: there go test shows the report of a run that passes, too.
+.PHONY: simulate
+simulate: | need-go need-gcc ## HOURS=2000 of faults in virtual time, on all cores; SEED=… is the first night's
+	cd test/sim && GOGC=300 $(GO) test -count=1 -timeout 0 -run 'TestSimulate$$' -hours $(HOURS) -seed $(SEED)

@@ -125,7 +125,7 @@ func simulate(t *testing.T, first uint64, nights int, each float64) {
 			})
 		}
 	})
-	t.Log("\n" + sum.report(nights, first, time.Since(began)))
+	fmt.Println(sum.report(nights, first, time.Since(began)))
 	if float64(nights)*each < enough {
 		return
 	}
