@@ -54,7 +54,6 @@ type night struct {
 	eff *effects
 
 	mu           sync.Mutex
-	workers      map[string]*worker
 	sup          *supervisor
 	programLimit int
 	calm         bool // the faults are over
@@ -71,7 +70,7 @@ type night struct {
 
 // Run lives through one night. Call it in a bubble of testing/synctest.
 func Run(o Options) Verdict {
-	n := &night{o: o, workers: map[string]*worker{}, programLimit: 2, faults: map[string]int{}, counts: map[string]int{}, moves: map[task.Transition]int{}, hash: fnv.New64a()}
+	n := &night{o: o, programLimit: 2, faults: map[string]int{}, counts: map[string]int{}, moves: map[task.Transition]int{}, hash: fnv.New64a()}
 	n.m = newMachine(n)
 	n.eff = newEffects(n)
 	n.db = &database{n: n, path: filepath.Join(o.Dir, "nightshift.db"), watchers: map[*proc]chan struct{}{}, lies: o.Break == LyingCheckpoint}
@@ -207,17 +206,11 @@ func (n *night) draw(k uint64) uint64 {
 	return h.Sum64() % k
 }
 
-func (n *night) worker(id string) *worker {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.workers[id]
-}
-
 // latest is the offset at which the wall clock shows the highest time it ever did.
 func (m *machine) latest() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if ahead := m.highest.Sub(time.Now()); ahead > 0 {
+	if ahead := time.Until(m.highest); ahead > 0 {
 		return ahead + time.Second
 	}
 	return 0

@@ -60,9 +60,6 @@ func (n *night) newWorker(id string, sup *supervisor) *worker {
 	w.p = n.m.spawn("worker", id, parent)
 	w.p.mark, w.p.survives, w.p.byHand = lockPath(id), true, sup == nil
 	w.p.term, w.p.hup, w.p.usr2, w.p.bury = w.terminate, w.reload, w.notice, w.bury
-	n.mu.Lock()
-	n.workers[id] = w
-	n.mu.Unlock()
 	return w
 }
 
