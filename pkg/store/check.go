@@ -78,12 +78,9 @@ func (s *Store) checkSchema(bool) (found []Finding, err error) {
 	return found, err
 }
 
-var sqlOddRows = define(`SELECT task_id, CASE
-	    WHEN executor_id IS NULL OR exec_id IS NULL THEN 'has no executor: it was set ' || status || ' by hand; a worker''s next recovery frees it'
-	    WHEN lease_expire_time IS NULL THEN 'has no lease'
-	  END
+var sqlOddRows = define(`SELECT task_id, 'has no executor: it was set ' || status || ' by hand; a worker''s next recovery frees it'
 	FROM tasks INDEXED BY idx_tasks_status_next_run
-	WHERE status IN ('RUNNING', 'LOST') AND (executor_id IS NULL OR exec_id IS NULL OR lease_expire_time IS NULL)
+	WHERE status IN ('RUNNING', 'LOST') AND (executor_id IS NULL OR exec_id IS NULL)
 	LIMIT 20`)
 
 var sqlHeldRows = define(`SELECT task_id, status, executor_id

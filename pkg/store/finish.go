@@ -80,6 +80,12 @@ var sqlFinish = define(`UPDATE tasks
 	    updated_at = CASE updated_at WHEN ?6 THEN ?7 ELSE ?6 END
 	WHERE task_id = ?1 AND executor_id = ?2 AND exec_id = ?3 AND status = 'RUNNING'`)
 
+// A task that was put down stays with its worker, and without a lease: nobody runs
+// it, so that no crash and no overrun after this is its own.
+var sqlRelease = define(`UPDATE tasks
+	SET lease_expire_time = NULL, updated_at = CASE updated_at WHEN ?4 THEN ?5 ELSE ?4 END
+	WHERE task_id = ?1 AND executor_id = ?2 AND exec_id = ?3 AND status = 'RUNNING'`)
+
 // A task that is not final gives its executor up: it may be claimed.
 var sqlFinishRetry = define(`UPDATE tasks
 	SET status = 'RETRYING', reason = ?4, retry_count = retry_count + 1, next_run_time = ?5,
@@ -228,7 +234,7 @@ func (s *Store) finish(c *conn, f *Finish, st stamp) (task.Status, error) {
 	case Pause:
 		return s.pause(c, f, control, st)
 	case Release:
-		return task.Running, closeHistory(c, f, OutcomeStopped, st)
+		return s.release(c, f, st)
 	}
 	return "", fmt.Errorf("finish %s: no verdict %d", f.Fence.TaskID, f.Verdict)
 }
@@ -291,6 +297,14 @@ func (s *Store) retry(c *conn, f *Finish, reason task.Reason, outcome string, st
 		to = task.Dead
 	}
 	return to, s.finished(c, f, to, outcome, st)
+}
+
+// release puts the task down for its worker's return.
+func (s *Store) release(c *conn, f *Finish, st stamp) (task.Status, error) {
+	if err := mine(c.exec(sqlRelease, f.Fence.TaskID, f.Fence.ExecutorID, f.Fence.ExecID, st.now, st.next)); err != nil {
+		return "", err
+	}
+	return task.Running, closeHistory(c, f, OutcomeStopped, st)
 }
 
 // pause holds the task. When the pause was taken back while the executor was

@@ -259,10 +259,11 @@ type Renewal struct {
 	Lease time.Time
 }
 
-// updated_at stays: it tells when the task last spoke.
+// updated_at stays: it tells when the task last spoke. Without a lease the execution
+// has ended meanwhile.
 var sqlRenew = define(`UPDATE tasks
 	SET lease_expire_time = ?4
-	WHERE task_id = ?1 AND executor_id = ?2 AND exec_id = ?3 AND status = 'RUNNING' AND lease_expire_time IS NOT ?4`)
+	WHERE task_id = ?1 AND executor_id = ?2 AND exec_id = ?3 AND status = 'RUNNING' AND lease_expire_time <> ?4`)
 
 // RenewLeases gives executions new leases. One that no longer owns its task is
 // left out; Controls tells which.

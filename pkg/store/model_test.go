@@ -27,6 +27,7 @@ type modelTask struct {
 	maxRetry   int64
 	crashes    int64
 	runs       int64
+	down       bool // put down by its execution: its worker's crash is not its own
 	executor   string
 	execID     int64
 	checkpoint string
@@ -119,7 +120,7 @@ func (m *model) claim(t *rapid.T) {
 			t.Fatalf("claimed %+v, want %+v on %s", c, x, idle[i])
 		}
 		m.lastRun = c.ExecID
-		x.status, x.control, x.executor, x.execID = task.Running, "", c.ExecutorID, c.ExecID
+		x.status, x.control, x.executor, x.execID, x.down = task.Running, "", c.ExecutorID, c.ExecID, false
 		x.runs++
 	}
 }
@@ -168,6 +169,8 @@ func (m *model) finish(t *rapid.T) {
 		} else {
 			x.control = ""
 		}
+	case Release:
+		x.down = true
 	}
 	if r.Finished[0].Status != x.status {
 		t.Fatalf("finish says %s, want %s", r.Finished[0].Status, x.status)
@@ -231,6 +234,7 @@ func (m *model) offline(t *rapid.T) {
 
 // giveUp is what becomes of a task whose executor is dead.
 func (x *modelTask) giveUp(crashed bool) {
+	crashed = crashed && !x.down
 	if crashed {
 		x.crashes++
 	}
@@ -282,7 +286,7 @@ func (m *model) recover(t *rapid.T) {
 			x.status, x.control = task.Cancelled, ""
 		case x.control == task.Pause:
 			x.status, x.control, x.executor = task.Paused, "", ""
-		case crashed && x.crashes+1 >= modelCrashes:
+		case crashed && !x.down && x.crashes+1 >= modelCrashes:
 			x.giveUp(crashed)
 		default:
 			r, ok := resumed[x.id]
@@ -292,9 +296,10 @@ func (m *model) recover(t *rapid.T) {
 			delete(resumed, x.id)
 			x.execID, m.lastRun = r.ExecID, max(m.lastRun, r.ExecID)
 			x.runs++
-			if crashed {
+			if crashed && !x.down {
 				x.crashes++
 			}
+			x.down = false
 		}
 	}
 	if len(resumed) > 0 {

@@ -156,7 +156,7 @@ func tasksOf(c *conn, q *query, args ...any) (all []task.Task, err error) {
 // row decides about one row of the worker. What can run on is put into out.Resume
 // for resumeAll.
 func (v *recovery) row(t *task.Task) error {
-	crashed := !v.graceful(t.ExecutorID)
+	crashed := underWay(t) && !v.graceful(t.ExecutorID)
 	if t.Status == task.Lost {
 		return v.requeue(t, crashed)
 	}
@@ -179,6 +179,10 @@ func (v *recovery) row(t *task.Task) error {
 	v.out.Resume = append(v.out.Resume, *t)
 	return nil
 }
+
+// underWay reports that an execution of the row had not ended when its worker did:
+// a task that was put down before (Release) has no part in the crash.
+func underWay(t *task.Task) bool { return !t.LeaseUntil.IsZero() }
 
 // graceful reports that the executor's end was no crash of its own: it said
 // good-bye, or the machine went down under it.

@@ -97,6 +97,19 @@ func TestRecoverCountsCrashes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, 0},
+		// Found by test/sim: a worker is killed while it drains, and what it had put
+		// down before was charged with that.
+		"put down before the crash": {func(t *testing.T, s *Store, _ *RecoverRequest) {
+			owned, err := s.Controls("w1")
+			if err != nil || len(owned) != 1 {
+				t.Fatal(owned, err)
+			}
+			mustFinish(t, s, Finish{Fence: owned[0].Fence(), Verdict: Release})
+			late := Renewal{owned[0].Fence(), night.Add(time.Hour)} // asked for before it was put down
+			if err := s.RenewLeases(night, []Renewal{late}); err != nil {
+				t.Fatal(err)
+			}
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore(t, Options{})

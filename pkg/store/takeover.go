@@ -139,7 +139,7 @@ func (s *Store) TakeOver(r TakeOverRequest) (TakenOver, error) {
 				out.Expired = append(out.Expired, t.ID)
 				continue
 			}
-			to, err := s.giveUp(c, t, !r.Graceful && t.ExecutorID != "", r.MaxCrashes, r.MaxExecutions, st)
+			to, err := s.giveUp(c, t, !r.Graceful && t.ExecutorID != "" && underWay(t), r.MaxCrashes, r.MaxExecutions, st)
 			if err != nil {
 				return err
 			}
