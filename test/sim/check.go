@@ -77,6 +77,9 @@ func (n *night) checkWork(t *task.Task, j *job) {
 	if int64(e.attempts) > t.Executions {
 		n.wrong("I5 %s began %d times, and %d executions are counted", t.ID, e.attempts, t.Executions)
 	}
+	if cut := t.Executions - e.recorded; t.CrashCount > cut {
+		n.wrong("I5 %s is charged with %d crashes, and %d executions were cut off", t.ID, t.CrashCount, cut)
+	}
 	if t.Status != task.Success {
 		return
 	}
@@ -102,7 +105,7 @@ func (n *night) checkEvents(u *users, rows map[string]task.Task) {
 	slices.SortFunc(events, func(a, b store.Event) int { return int(a.ID - b.ID) })
 	at := map[string]task.Status{}
 	ended := map[int64]task.Status{}
-	own, expired := map[string]int64{}, map[string]int64{}
+	own, expired, failed := map[string]int64{}, map[string]int64{}, map[string]int64{}
 	for _, e := range events {
 		if err := task.Check(e.From, e.To, e.Reason); err != nil {
 			n.wrong("I3 %s: %v", e.TaskID, err)
@@ -124,6 +127,9 @@ func (n *night) checkEvents(u *users, rows map[string]task.Task) {
 		case e.To == task.Retrying:
 			own[e.TaskID]++
 		}
+		if e.Reason == task.RetryableError {
+			failed[e.TaskID]++
+		}
 	}
 	for id, t := range rows {
 		if was, known := at[id]; known && was != t.Status {
@@ -131,6 +137,9 @@ func (n *night) checkEvents(u *users, rows map[string]task.Task) {
 		}
 		if t.RetryCount < own[id] || t.RetryCount > own[id]+expired[id] {
 			n.wrong("I5 %s: retry_count %d after %d failures and %d expired leases", id, t.RetryCount, own[id], expired[id])
+		}
+		if own := n.eff.failures(id); failed[id] > own {
+			n.wrong("I5 %s is charged with %d failures, and had %d of its own", id, failed[id], own)
 		}
 	}
 }

@@ -352,12 +352,11 @@ func (a *access) RenewLeases(now time.Time, r []store.Renewal) error {
 
 func (a *access) PullInRetries(now time.Time, b func(string) task.Backoff, rnd func(int64) int64) (n int, err error) {
 	err = a.write("pull in", func() (err error) {
-		n, err = a.s.PullInRetries(now, b, rnd)
+		if n, err = a.s.PullInRetries(now, b, rnd); n > 0 {
+			a.d.n.eff.pulledIn() // here: whoever asked may not live to hear it
+		}
 		return err
 	}, queue)
-	if n > 0 {
-		a.d.n.eff.pulledIn()
-	}
 	return n, err
 }
 

@@ -32,6 +32,8 @@ type testimony struct {
 	acked    int
 	done     map[int]bool
 	repeats  int
+	failures int64 // that were its own
+	recorded int64 // executions whose end is in the database
 	final    task.Status
 
 	notBefore time.Duration // of the next start, on the night's clock
@@ -124,6 +126,19 @@ func (e *effects) ack(id string, k int) {
 	t.acked = max(t.acked, k)
 }
 
+// fail: the execution goes wrong, and nobody else is to blame.
+func (e *effects) fail(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.of(id).failures++
+}
+
+func (e *effects) failures(id string) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.of(id).failures
+}
+
 // turned looks at what a turn has written.
 func (e *effects) turned(fs []store.Finish, r *store.TurnResult) {
 	jumps, at, wall := e.n.jumpCount(), e.n.m.at(), e.n.m.now()
@@ -131,6 +146,9 @@ func (e *effects) turned(fs []store.Finish, r *store.TurnResult) {
 	defer e.mu.Unlock()
 	for i, f := range r.Finished {
 		id := fs[i].Fence.TaskID
+		if f.Err == nil {
+			e.of(id).recorded++
+		}
 		switch {
 		case errors.Is(f.Err, store.ErrNotMine):
 			e.n.tally("results refused", 1)
@@ -140,7 +158,8 @@ func (e *effects) turned(fs []store.Finish, r *store.TurnResult) {
 			e.of(id).final = f.Status
 		case f.Status == task.Retrying:
 			t := e.of(id)
-			t.notBefore, t.jumps, t.pulled = at+fs[i].RetryAt.Sub(wall), jumps, e.pulled
+			in := fs[i].RetryAt.Round(0).Sub(wall) // the row has the wall clock's time, and it may have been set meanwhile
+			t.notBefore, t.jumps, t.pulled = at+in, jumps, e.pulled
 		}
 	}
 }

@@ -106,8 +106,10 @@ func (r *run) conclude(ctx context.Context) (any, error) {
 	case r.job.End == fatal:
 		return nil, handler.Fatal(errWork)
 	case r.job.End == never, r.job.End == fails && first:
+		r.w.n.eff.fail(r.t.ID)
 		return nil, errWork
 	case r.job.End == panics && first:
+		r.w.n.eff.fail(r.t.ID)
 		panic("a panic of the task's own")
 	case r.job.End == hangs && first:
 		<-ctx.Done()
@@ -159,6 +161,7 @@ func (w *worker) program(ctx context.Context, t *handler.Task) (any, error) {
 			return r.conclude(ctx)
 		case <-child.gone:
 			w.p.gate()
+			w.n.eff.fail(t.ID)
 			return nil, fmt.Errorf("the program was killed: %w", errWork)
 		case <-ctx.Done():
 			w.p.gate()
