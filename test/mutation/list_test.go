@@ -63,6 +63,11 @@ var mutations = []mutation{
 		pkg: "./pkg/store", run: "TestP01SynchronousIsFull",
 	},
 	{
+		name:  "a task put down by a drain is charged with its worker's crash",
+		edits: []edit{{"pkg/store/recover.go", "return !t.LeaseUntil.IsZero()", "return true"}},
+		pkg:   "./pkg/store", run: "TestRecoverCountsCrashes",
+	},
+	{
 		name:  "write transactions are deferred",
 		edits: []edit{{"pkg/store/writer.go", "define(`BEGIN IMMEDIATE`)", "define(`BEGIN`)"}},
 		pkg:   "./pkg/store", run: "TestP04TransactionsAreImmediate",

@@ -51,7 +51,6 @@ type database struct {
 	queue    []*ticket
 	trouble  trouble
 	trap     *trap
-	lies     bool // a broken disk of a test: checkpoints are acknowledged, and dropped
 	watchers map[*proc]chan struct{}
 }
 
@@ -296,7 +295,7 @@ func (a *access) commit(what string, do func() error, touched []int) error {
 
 func (a *access) Checkpoint(f task.Fence, state, progress string, now time.Time) (c task.Control, err error) {
 	err = a.write("checkpoint", func() (err error) {
-		if a.d.lies {
+		if a.d.n.o.Break == LyingCheckpoint {
 			return nil
 		}
 		c, err = a.s.Checkpoint(f, state, progress, now)
@@ -306,6 +305,13 @@ func (a *access) Checkpoint(f task.Fence, state, progress string, now time.Time)
 }
 
 func (a *access) Turn(fs []store.Finish, claim *store.ClaimRequest) (r store.TurnResult, err error) {
+	if a.d.n.o.Break == ChargedStop {
+		for i := range fs {
+			if fs[i].Verdict == store.Release {
+				fs[i].Verdict, fs[i].RetryAt = store.Retry, fs[i].Now
+			}
+		}
+	}
 	err = a.write("turn", func() (err error) {
 		if r, err = a.s.Turn(fs, claim); err == nil {
 			a.d.n.eff.turned(fs, &r)

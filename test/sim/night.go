@@ -21,8 +21,12 @@ type Break int
 const (
 	Nothing         Break = iota
 	LyingLock             // the kernel calls every lock free, and hunts nobody
+	LazyHunt              // the kernel hunts nobody, and says that nobody is left
 	RecoverLate           // recovery comes after the first claims
 	LyingCheckpoint       // checkpoints are acknowledged and not written
+	LosingInsert          // one task in ten is accepted and not written
+	ChargedStop           // a task that was told to stop has failed
+	ForgottenType         // no worker knows a type any more
 )
 
 // Options say what a night is like.
@@ -73,7 +77,7 @@ func Run(o Options) Verdict {
 	n := &night{o: o, programLimit: 2, faults: map[string]int{}, counts: map[string]int{}, moves: map[task.Transition]int{}, hash: fnv.New64a()}
 	n.m = newMachine(n)
 	n.eff = newEffects(n)
-	n.db = &database{n: n, path: filepath.Join(o.Dir, "nightshift.db"), watchers: map[*proc]chan struct{}{}, lies: o.Break == LyingCheckpoint}
+	n.db = &database{n: n, path: filepath.Join(o.Dir, "nightshift.db"), watchers: map[*proc]chan struct{}{}}
 	if err := store.Init(n.db.path); err != nil {
 		return Verdict{Seed: o.Seed, Wrong: []string{"I8 " + err.Error()}}
 	}

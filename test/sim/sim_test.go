@@ -48,7 +48,7 @@ func live(t *testing.T, o Options) (v Verdict) {
 }
 
 // tell fails the test with a night's violations and how to repeat it.
-func tell(t *testing.T, v *Verdict) {
+func tell(t *testing.T, hours float64, v *Verdict) {
 	t.Helper()
 	if len(v.Wrong) == 0 {
 		return
@@ -56,7 +56,7 @@ func tell(t *testing.T, v *Verdict) {
 	for _, w := range v.Wrong {
 		t.Errorf("seed %d: %s", v.Seed, w)
 	}
-	t.Errorf("repeat it with: make simulate HOURS=%d SEED=%d", nightHours, v.Seed)
+	t.Errorf("repeat it with: make simulate HOURS=%v SEED=%d", hours, v.Seed)
 	if len(v.Tail) > 0 {
 		t.Log(strings.Join(v.Tail, "\n"))
 	}
@@ -121,7 +121,8 @@ func simulate(t *testing.T, first uint64, nights int, each float64) {
 				t.Parallel()
 				v := live(t, Options{Seed: first + uint64(i), Hours: each})
 				sum.add(&v)
-				tell(t, &v)
+				t.Logf("trace %016x", v.Hash)
+				tell(t, each, &v)
 			})
 		}
 	})
@@ -141,13 +142,28 @@ func simulate(t *testing.T, first uint64, nights int, each float64) {
 	}
 }
 
+// TestNightsThatFoundAFault lives again through nights that failed until the product
+// was mended. What a seed comes to changes with the code, so each fault has a test
+// beside the code as well.
+func TestNightsThatFoundAFault(t *testing.T) {
+	for fault, o := range map[string]Options{
+		"a task put down by a drain was charged when its worker was killed": {Seed: 1000, Hours: 1},
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			v := live(t, o)
+			tell(t, o.Hours, &v)
+		})
+	}
+}
+
 // enough hours meet every change of the table and every kind of fault.
 const enough = 100
 
 // TestSimulate is the slice for CI, and with -hours the long form.
 func TestSimulate(t *testing.T) {
 	if *hours > 0 {
-		simulate(t, *seed, max(int(*hours/nightHours), 1), nightHours)
+		simulate(t, *seed, max(int(*hours/nightHours), 1), min(*hours, nightHours))
 		return
 	}
 	simulate(t, 1, 6, 1)

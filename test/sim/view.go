@@ -90,7 +90,7 @@ func (v view) Signal(o *scheduler.Owner, kill bool) error {
 func (v view) Hunt(o *scheduler.Owner, proven bool) (left []string, err error) {
 	v.w.p.gate()
 	m := v.w.n.m
-	if v.w.n.o.Break == LyingLock {
+	if b := v.w.n.o.Break; b == LyingLock || b == LazyHunt {
 		return nil, nil
 	}
 	if proven {

@@ -335,7 +335,7 @@ func (n *night) settings(w *worker) *scheduler.Settings {
 	n.mu.Lock()
 	limit := n.programLimit
 	n.mu.Unlock()
-	return &scheduler.Settings{
+	set := &scheduler.Settings{
 		Types: map[string]executor.Type{
 			"go": kinds(4*time.Minute, w.goHandler), "program": kinds(4*time.Minute, w.program), "long": kinds(0, w.goHandler),
 		},
@@ -347,6 +347,11 @@ func (n *night) settings(w *worker) *scheduler.Settings {
 		Backoff:  func(string) task.Backoff { return backoff },
 		SlowHook: func(*task.Task) *store.NewTask { return nil },
 	}
+	if n.o.Break == ForgottenType {
+		delete(set.Types, "long")
+		delete(set.Rules, "long")
+	}
+	return set
 }
 
 func (n *night) wardenSettings(w *worker) func() scheduler.WardenSettings {
