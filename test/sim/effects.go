@@ -34,6 +34,7 @@ type testimony struct {
 	repeats  int
 	failures int64 // that were its own
 	recorded int64 // executions whose end is in the database
+	lastEnd  int64 // the last of them
 	final    task.Status
 
 	notBefore time.Duration // of the next start, on the night's clock
@@ -146,8 +147,9 @@ func (e *effects) turned(fs []store.Finish, r *store.TurnResult) {
 	defer e.mu.Unlock()
 	for i, f := range r.Finished {
 		id := fs[i].Fence.TaskID
-		if f.Err == nil {
-			e.of(id).recorded++
+		if t := e.of(id); f.Err == nil && fs[i].Fence.ExecID != t.lastEnd { // an end whose answer was lost comes twice
+			t.recorded++
+			t.lastEnd = fs[i].Fence.ExecID
 		}
 		switch {
 		case errors.Is(f.Err, store.ErrNotMine):
