@@ -91,9 +91,16 @@ func (n *night) checkWork(t *task.Task, j *job) {
 	}
 }
 
-// checkEvents: every change is in the table of pkg/task, the changes of a task are
-// one chain that ends where its row stands, an execution ends once, and the
-// retries agree with what happened.
+// ledger is what the events say of each task.
+type ledger struct {
+	at      map[string]task.Status // where its last change led
+	ended   map[int64]task.Status  // how an execution ended
+	retries map[string]int64       // by its own failures and timeouts
+	expired map[string]int64       // by leases that ran out: counted or free
+	failed  map[string]int64       // by its own failures alone
+}
+
+// checkEvents: the changes of the tasks add up, and the rows agree with them.
 func (n *night) checkEvents(u *users, rows map[string]task.Task) {
 	var events []store.Event
 	if err := u.a.s.EventsSince(time.Time{}, func(e store.Event) error {
@@ -103,43 +110,53 @@ func (n *night) checkEvents(u *users, rows map[string]task.Task) {
 		n.wrong("I8 events: %v", err)
 	}
 	slices.SortFunc(events, func(a, b store.Event) int { return int(a.ID - b.ID) })
-	at := map[string]task.Status{}
-	ended := map[int64]task.Status{}
-	own, expired, failed := map[string]int64{}, map[string]int64{}, map[string]int64{}
-	for _, e := range events {
-		if err := task.Check(e.From, e.To, e.Reason); err != nil {
-			n.wrong("I3 %s: %v", e.TaskID, err)
-		}
-		if was, known := at[e.TaskID]; known && was != e.From {
-			n.wrong("I3 %s: %s to %s after %s", e.TaskID, e.From, e.To, was)
-		}
-		at[e.TaskID] = e.To
-		n.moves[task.Transition{From: e.From, To: e.To, Reason: e.Reason}]++
-		if e.From == task.Running && e.To != task.Lost && e.ExecID > 0 {
-			if before, twice := ended[e.ExecID]; twice {
-				n.wrong("I4 %s: execution %d ended %s and %s", e.TaskID, e.ExecID, before, e.To)
-			}
-			ended[e.ExecID] = e.To
-		}
-		switch {
-		case e.Reason == task.LeaseExpired:
-			expired[e.TaskID]++
-		case e.To == task.Retrying:
-			own[e.TaskID]++
-		}
-		if e.Reason == task.RetryableError {
-			failed[e.TaskID]++
-		}
+	l := ledger{map[string]task.Status{}, map[int64]task.Status{}, map[string]int64{}, map[string]int64{}, map[string]int64{}}
+	for i := range events {
+		n.enter(&l, &events[i])
 	}
 	for id, t := range rows {
-		if was, known := at[id]; known && was != t.Status {
-			n.wrong("I3 %s: the row says %s, its last event %s", id, t.Status, was)
+		n.balance(&l, id, &t)
+	}
+}
+
+// enter: every change is in the table of pkg/task, those of a task are one chain,
+// and an execution ends once.
+func (n *night) enter(l *ledger, e *store.Event) {
+	if err := task.Check(e.From, e.To, e.Reason); err != nil {
+		n.wrong("I3 %s: %v", e.TaskID, err)
+	}
+	if was, known := l.at[e.TaskID]; known && was != e.From {
+		n.wrong("I3 %s: %s to %s after %s", e.TaskID, e.From, e.To, was)
+	}
+	l.at[e.TaskID] = e.To
+	n.moves[task.Transition{From: e.From, To: e.To, Reason: e.Reason}]++
+	if e.From == task.Running && e.To != task.Lost && e.ExecID > 0 {
+		if before, twice := l.ended[e.ExecID]; twice {
+			n.wrong("I4 %s: execution %d ended %s and %s", e.TaskID, e.ExecID, before, e.To)
 		}
-		if t.RetryCount < own[id] || t.RetryCount > own[id]+expired[id] {
-			n.wrong("I5 %s: retry_count %d after %d failures and %d expired leases", id, t.RetryCount, own[id], expired[id])
-		}
-		if own := n.eff.failures(id); failed[id] > own {
-			n.wrong("I5 %s is charged with %d failures, and had %d of its own", id, failed[id], own)
-		}
+		l.ended[e.ExecID] = e.To
+	}
+	switch {
+	case e.Reason == task.LeaseExpired:
+		l.expired[e.TaskID]++
+	case e.To == task.Retrying:
+		l.retries[e.TaskID]++
+	}
+	if e.Reason == task.RetryableError {
+		l.failed[e.TaskID]++
+	}
+}
+
+// balance: the chain ends where the row stands, and the retries agree with what
+// happened.
+func (n *night) balance(l *ledger, id string, t *task.Task) {
+	if was, known := l.at[id]; known && was != t.Status {
+		n.wrong("I3 %s: the row says %s, its last event %s", id, t.Status, was)
+	}
+	if k := l.retries[id]; t.RetryCount < k || t.RetryCount > k+l.expired[id] {
+		n.wrong("I5 %s: retry_count %d after %d failures and %d expired leases", id, t.RetryCount, k, l.expired[id])
+	}
+	if own := n.eff.failures(id); l.failed[id] > own {
+		n.wrong("I5 %s is charged with %d failures, and had %d of its own", id, l.failed[id], own)
 	}
 }

@@ -26,8 +26,9 @@ func instant(wall time.Time, mono time.Duration) time.Time {
 
 // Timers fire on a grid with a place for each owner: grain × lanes.
 const (
-	grain = 1024 // ns: one place for each process
-	lanes = 64   // for the timers of one process
+	grain = 1024          // ns: one place for each process
+	lanes = 72            // for the timers of one process
+	grid  = grain * lanes // ns
 )
 
 // The lanes of a process: the product's timers have the first ones.
@@ -37,14 +38,15 @@ const (
 	laneWrite    = 20 // a write, by its kind
 	lanePlace    = 40 // an execution's start, by slot
 	laneWork     = 48 // a handler's steps, by slot
-	laneSleep    = 56
+	laneSleep    = 56 // and up, by whose sleep it is
+	laneWake     = 64 // goroutines of a process that goes on
+	laneGrant    = 65 // of the write lock
 )
 
 // place moves d so that now+d is on the grid, at the owner's place in the lane.
 func place(d time.Duration, lane, owner int) time.Duration {
 	now := time.Now()
 	at := now.Add(max(d, 0)).UnixNano()
-	const grid = grain * lanes
 	at = (at+grid-1)/grid*grid + int64(lane*grain+owner%grain)
 	return time.Duration(at - now.UnixNano())
 }

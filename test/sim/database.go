@@ -56,6 +56,7 @@ type database struct {
 
 // ticket is a place in the queue for the write lock.
 type ticket struct {
+	p       *proc
 	granted chan struct{}
 	got     bool
 }
@@ -101,7 +102,7 @@ func (d *database) acquire(p *proc, patience time.Duration) bool {
 		d.mu.Unlock()
 		return true
 	}
-	t := &ticket{granted: make(chan struct{})}
+	t := &ticket{p: p, granted: make(chan struct{})}
 	d.queue = append(d.queue, t)
 	d.mu.Unlock()
 	var late <-chan time.Time
@@ -130,6 +131,8 @@ func (d *database) acquire(p *proc, patience time.Duration) bool {
 	return false
 }
 
+// release hands the lock on, a moment later: who gives it up and who gets it may be
+// of one process, and draw from its source.
 func (d *database) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,7 +143,7 @@ func (d *database) release() {
 	next := d.queue[0]
 	d.queue = d.queue[1:]
 	next.got = true
-	close(next.granted)
+	time.AfterFunc(place(0, laneGrant, next.p.uid), func() { close(next.granted) })
 }
 
 // latency is how long a part of a write takes.

@@ -54,8 +54,9 @@ type proc struct {
 	// Guarded by m.mu:
 	dead     bool
 	code     int
-	hold     chan struct{} // not nil: stopped; closed when it goes on or dies
-	stuck    bool          // in the kernel: a kill waits
+	held     bool            // stopped
+	waiting  []chan struct{} // goroutines at the gate of a stopped process, as they came
+	stuck    bool            // in the kernel: a kill waits
 	doomed   bool
 	survives bool // its parent
 	byHand   bool // a worker that bears no mark of its own: a person started it
@@ -135,15 +136,19 @@ func (m *machine) spawn(kind, name string, parent *proc) *proc {
 func (p *proc) gate() {
 	for {
 		p.m.mu.Lock()
-		dead, hold := p.dead, p.hold
+		dead, held := p.dead, p.held
+		on := make(chan struct{})
+		if held {
+			p.waiting = append(p.waiting, on)
+		}
 		p.m.mu.Unlock()
 		if dead {
 			runtime.Goexit()
 		}
-		if hold == nil {
+		if !held {
 			return
 		}
-		<-hold
+		<-on
 	}
 }
 
@@ -213,7 +218,7 @@ func (p *proc) alive() bool {
 func (p *proc) stopped() bool {
 	p.m.mu.Lock()
 	defer p.m.mu.Unlock()
-	return p.hold != nil
+	return p.held
 }
 
 // kill is SIGKILL. Children that asked for it die with their parent.
@@ -234,10 +239,10 @@ func (m *machine) end(p *proc, code int) {
 	for _, l := range m.locks {
 		delete(l.holders, p)
 	}
-	if p.hold != nil {
-		close(p.hold)
-		p.hold = nil
+	for _, on := range p.waiting {
+		close(on)
 	}
+	p.held, p.waiting = false, nil
 	close(p.gone)
 	for t := range p.timers {
 		t.Reset(0)
@@ -279,18 +284,18 @@ func (m *machine) living(kinds ...string) []*proc {
 func (m *machine) stop(p *proc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !p.dead && p.hold == nil {
-		p.hold = make(chan struct{})
-	}
+	p.held = !p.dead
 }
 
+// cont lets a stopped process go on: its goroutines one after the other, as they
+// came to the gate. Their order in one instant would be the Go scheduler's.
 func (m *machine) cont(p *proc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p.hold != nil {
-		close(p.hold)
-		p.hold = nil
+	for i, on := range p.waiting {
+		time.AfterFunc(place(time.Duration(i)*grid, laneWake, p.uid), func() { close(on) })
 	}
+	p.held, p.waiting = false, nil
 }
 
 // terminate is SIGTERM; a stopped process hears it when it goes on.

@@ -72,12 +72,21 @@ type night struct {
 	tail         []string
 }
 
-// Run lives through one night. Call it in a bubble of testing/synctest.
-func Run(o Options) Verdict {
-	n := &night{o: o, programLimit: 2, faults: map[string]int{}, counts: map[string]int{}, moves: map[task.Transition]int{}, hash: fnv.New64a()}
+// newNight makes the machine and its world, empty.
+func newNight(o Options) *night {
+	n := &night{
+		o: o, programLimit: 2, hash: fnv.New64a(),
+		faults: map[string]int{}, counts: map[string]int{}, moves: map[task.Transition]int{},
+	}
 	n.m = newMachine(n)
 	n.eff = newEffects(n)
 	n.db = &database{n: n, path: filepath.Join(o.Dir, "nightshift.db"), watchers: map[*proc]chan struct{}{}}
+	return n
+}
+
+// Run lives through one night. Call it in a bubble of testing/synctest.
+func Run(o Options) Verdict {
+	n := newNight(o)
 	if err := store.Init(n.db.path); err != nil {
 		return Verdict{Seed: o.Seed, Wrong: []string{"I8 " + err.Error()}}
 	}
