@@ -16,8 +16,13 @@
 //
 // Time is that of testing/synctest. So that a seed is one run, no two timers of
 // different owners fire at one instant, processes reach each other by timers only,
-// and randomness is drawn from the seed and the name of who draws. What is left to
-// the Go scheduler is the order of goroutines within one instant of one process;
-// ids of reruns are random and not traced. The trace's hash says whether two runs
-// were the same.
+// randomness is drawn from the seed and the name of who draws, a process that goes
+// on wakes its goroutines one after the other, and the write lock is handed on a
+// moment later. Ids of reruns are random and not traced. The trace's hash says
+// whether two runs were the same.
+//
+// Left open is what the Go runtime draws for itself: which of several ready channels
+// a select takes, and the order of goroutines of one process within one instant. It
+// shows after a process was stopped, when much is ready at once. A run that differs
+// is as valid as the first, but a failing seed may have to be repeated a few times.
 package sim
