@@ -77,7 +77,7 @@ func (n *night) checkWork(t *task.Task, j *job) {
 	if int64(e.attempts) > t.Executions {
 		n.wrong("I5 %s began %d times, and %d executions are counted", t.ID, e.attempts, t.Executions)
 	}
-	if cut := t.Executions - e.recorded; t.CrashCount > cut {
+	if cut := t.Executions - e.recorded - e.spared; t.CrashCount > cut {
 		n.wrong("I5 %s is charged with %d crashes, and %d executions were cut off", t.ID, t.CrashCount, cut)
 	}
 	if t.Status != task.Success {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type testimony struct {
 	failures int64 // that were its own
 	recorded int64 // executions whose end is in the database
 	lastEnd  int64 // the last of them
+	spared   int64 // executions that a reboot cut off: nobody is charged
 	final    task.Status
 
 	notBefore time.Duration // of the next start, on the night's clock
@@ -125,6 +127,17 @@ func (e *effects) ack(id string, k int) {
 	defer e.mu.Unlock()
 	t := e.of(id)
 	t.acked = max(t.acked, k)
+}
+
+// reboot is about to end everything: what works now is no crash of its worker's.
+func (e *effects) reboot() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range e.tasks {
+		if t.attempt > t.lastEnd && slices.ContainsFunc(t.living, entity.alive) {
+			t.spared++
+		}
+	}
 }
 
 // fail: the execution goes wrong, and nobody else is to blame.

@@ -174,6 +174,7 @@ func (m *nemesis) stopSupervisor() bool {
 }
 
 func (m *nemesis) reboot() bool {
+	m.n.eff.reboot()
 	m.n.m.reboot()
 	return true
 }
