@@ -169,20 +169,21 @@ func (l *loop) noticeStep(now time.Time) {
 		return
 	}
 	l.s.log.Warn("the wall clock was set", "by", by.Round(time.Millisecond), "now", task.FormatTime(now))
-	l.pullIn(now)
+	l.pullIn(now, last.Add(now.Sub(last)))
 	if l.s.cfg.Stepped != nil {
 		l.s.cfg.Stepped(by)
 	}
 	l.lookNow()
 }
 
-// pullIn draws in retries that lie further ahead than their cap allows.
-func (l *loop) pullIn(now time.Time) {
-	n, err := l.s.cfg.Store.PullInRetries(now, l.set.Backoff, l.s.cfg.Deps.Rand)
+// pullIn draws in what was stamped under a clock that stood ahead; was is what the
+// clock would say without its step, zero at the start.
+func (l *loop) pullIn(now, was time.Time) {
+	n, err := l.s.cfg.Store.PullIn(now, was, l.set.Backoff, l.s.cfg.Deps.Rand)
 	if err != nil {
-		l.s.log.Warn("retries not drawn in", "err", err)
+		l.s.log.Warn("tasks stamped under another clock not drawn in", "err", err)
 	} else if n > 0 {
-		l.s.log.Warn("retries stamped under another clock were drawn in", "count", n)
+		l.s.log.Warn("tasks stamped under another clock were drawn in", "count", n)
 	}
 }
 

@@ -31,7 +31,7 @@ type Store interface {
 	LetGo(f task.Fence, now time.Time) error
 	Controls(workerID string) ([]store.OwnedTask, error)
 	RenewLeases(now time.Time, renewals []store.Renewal) error
-	PullInRetries(now time.Time, limit func(taskType string) task.Backoff, rnd func(n int64) int64) (int, error)
+	PullIn(now, was time.Time, limit func(taskType string) task.Backoff, rnd func(n int64) int64) (int, error)
 	Draining() (bool, error)
 	Get(id string) (task.Task, error)
 	Slow(f task.Fence, now time.Time, hook *store.NewTask) error
@@ -161,7 +161,7 @@ var ErrAbandoned = errors.New("a handler could not be stopped")
 func (s *Scheduler) Run() error {
 	l := s.newLoop()
 	defer l.close()
-	l.pullIn(l.now()) // retries stamped before this start, under whatever clock
+	l.pullIn(l.now(), time.Time{}) // retries stamped before this start, under whatever clock
 	l.startAll(s.resume, l.set)
 	for {
 		l.step()

@@ -100,7 +100,7 @@ var sqlRetriesExhausted = define(`UPDATE tasks
 
 var sqlFinishPause = define(`UPDATE tasks
 	SET status = 'PAUSED', reason = 'user_pause', control = NULL, executor_id = NULL, lease_expire_time = NULL,
-	    updated_at = CASE updated_at WHEN ?4 THEN ?5 ELSE ?4 END
+	    next_run_time = min(next_run_time, ?4), updated_at = CASE updated_at WHEN ?4 THEN ?5 ELSE ?4 END
 	WHERE task_id = ?1 AND executor_id = ?2 AND exec_id = ?3 AND status = 'RUNNING'`)
 
 var sqlOwned = define(`SELECT status, control

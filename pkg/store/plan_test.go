@@ -79,6 +79,7 @@ func TestSC01PlansOfTheHotPath(t *testing.T) {
 		"own rows":         {sqlOwnRows, status + "(status=?)"},
 		"executor rows":    {sqlExecutorRows, status + "(status=?)"},
 		"far retries":      {sqlFarRetries, status + "(status=? AND next_run_time>?)"},
+		"stamped ahead":    {sqlStampedAhead, status + "(status=? AND next_run_time>? AND next_run_time<?)"},
 		"retrying beyond":  {sqlRetryingBeyond, status + "(status=?)"},
 		"let go":           {sqlLetGoAll, "idx_tasks_held"},
 		"unfinished":       {sqlUnfinished, "SEARCH tasks USING INDEX idx_tasks_schedule (schedule=? AND status=?)"},

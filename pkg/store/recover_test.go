@@ -499,14 +499,74 @@ func TestTI09RetriesOfAWrongClock(t *testing.T) {
 	for i, at := range []time.Time{night.Add(time.Minute), night.Add(backoff.Limit()), night.AddDate(1, 0, 0)} {
 		mustFinish(t, s, Finish{Fence: r.Claimed[i].Fence(), Verdict: Retry, RetryAt: at})
 	}
-	if n, err := s.PullInRetries(night, backoffOf, noJitter); err != nil || n != 1 {
+	if n, err := s.PullIn(night, time.Time{}, backoffOf, noJitter); err != nil || n != 1 {
 		t.Fatalf("drew in %d, %v", n, err)
 	}
 	if got := mustGet(t, s, r.Claimed[2].ID); !got.NextRun.Equal(night.Add(time.Minute)) {
 		t.Errorf("drawn in to %s", got.NextRun)
 	}
-	if n, err := s.PullInRetries(night, backoffOf, noJitter); err != nil || n != 0 {
+	if n, err := s.PullIn(night, time.Time{}, backoffOf, noJitter); err != nil || n != 0 {
 		t.Errorf("again %d, %v", n, err)
+	}
+}
+
+// TestTI09InterruptedUnderAWrongClock: tasks that a worker had begun while the clock
+// stood an hour ahead, and that wait again, do not wait for that hour to come again.
+// What nobody has begun, or lies further ahead than that clock, keeps its time.
+func TestTI09InterruptedUnderAWrongClock(t *testing.T) {
+	ahead := night.Add(time.Hour)
+	for _, known := range []time.Time{{}, ahead.Add(time.Second)} { // at a start, at a step
+		s := newStore(t, Options{})
+		ids := mustAdd(t, s, NewTask{NextRun: ahead}, NewTask{NextRun: ahead}, NewTask{NextRun: ahead, Held: true},
+			NewTask{Type: "b", NextRun: ahead}, NewTask{NextRun: ahead})
+		registerAs(t, s, "boot1", ahead, executors("w1", 3)...)
+		claim := claimFor(executors("w1", 3)...)
+		claim.Types, claim.Now = map[string]TypeRule{"a": {}}, ahead
+		r, err := s.Turn(nil, claim)
+		if err != nil || len(r.Claimed) != 3 {
+			t.Fatalf("%+v, %v", r.Claimed, err)
+		}
+		if _, err := s.SetControl(ids[0], task.Pause, ahead); err != nil {
+			t.Fatal(err)
+		}
+		mustFinish(t, s, Finish{Fence: r.Claimed[0].Fence(), Verdict: Pause, Now: ahead})
+		taken := TakeOverRequest{Worker: "w1", Now: ahead, MaxCrashes: 3, MaxExecutions: 1000}
+		if out, err := s.TakeOver(taken); err != nil || len(out.Requeued) != 2 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		if n, err := s.PullIn(night, known, backoffOf, noJitter); err != nil || n != 3 {
+			t.Errorf("drew in %d, %v; want the paused one and two that were taken over", n, err)
+		}
+		for i, want := range []time.Time{night, night, ahead, ahead, night} {
+			if got := mustGet(t, s, ids[i]); !got.NextRun.Equal(want) {
+				t.Errorf("task %d is due at %s, want %s", i, got.NextRun, want)
+			}
+		}
+	}
+}
+
+// TestTakeOverAfterTheClockWentBack: what was due under the other clock stays due.
+func TestTakeOverAfterTheClockWentBack(t *testing.T) {
+	ahead := night.Add(time.Hour)
+	s := newStore(t, Options{})
+	ids := mustAdd(t, s, NewTask{NextRun: ahead}, NewTask{NextRun: ahead})
+	claim := claimFor(executors("w1", 2)...)
+	claim.Now = ahead
+	r, err := s.Turn(nil, claim)
+	if err != nil || len(r.Claimed) != 2 {
+		t.Fatalf("%+v, %v", r.Claimed, err)
+	}
+	if _, err := s.SetControl(ids[0], task.Pause, night); err != nil {
+		t.Fatal(err)
+	}
+	mustFinish(t, s, Finish{Fence: r.Claimed[0].Fence(), Verdict: Pause, Now: night})
+	if _, err := s.TakeOver(TakeOverRequest{Worker: "w1", Now: night, MaxCrashes: 3, MaxExecutions: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if got := mustGet(t, s, id); got.NextRun.After(night) {
+			t.Errorf("%s is due at %s", got.Status, got.NextRun)
+		}
 	}
 }
 

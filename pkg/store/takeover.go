@@ -52,10 +52,10 @@ var sqlLose = define(`UPDATE tasks
 	SET status = 'LOST', reason = ?4, updated_at = CASE updated_at WHEN ?5 THEN ?6 ELSE ?5 END
 	WHERE task_id = ?1 AND executor_id IS ?2 AND exec_id IS ?3 AND status = 'RUNNING'`)
 
-// What was due stays due: next_run_time is not touched.
+// What was due stays due, also when the clock has been set back since.
 var sqlTakeOver = define(`UPDATE tasks
 	SET status = 'PENDING', reason = 'takeover', crash_count = ?2, executor_id = NULL, lease_expire_time = NULL,
-	    updated_at = CASE updated_at WHEN ?3 THEN ?4 ELSE ?3 END
+	    next_run_time = min(next_run_time, ?3), updated_at = CASE updated_at WHEN ?3 THEN ?4 ELSE ?3 END
 	WHERE task_id = ?1 AND status = 'LOST'`)
 
 var sqlCrashesExhausted = define(`UPDATE tasks
@@ -311,11 +311,47 @@ var sqlPullIn = define(`UPDATE tasks
 	SET next_run_time = ?2, updated_at = CASE updated_at WHEN ?4 THEN ?5 ELSE ?4 END
 	WHERE task_id = ?1 AND status = 'RETRYING' AND next_run_time = ?3`)
 
-// PullInRetries draws in RETRYING rows that lie further ahead than their type's
-// backoff reaches: they were stamped under a wrong clock. Call it at start and
-// when the wall clock steps.
-func (s *Store) PullInRetries(now time.Time, backoff func(taskType string) task.Backoff, rnd func(n int64) int64) (drawn int, err error) {
+// The newest time that a worker has written, as far as it is cheap to know.
+var sqlNewestStamp = define(`SELECT max(ifnull((SELECT max(last_heartbeat) FROM worker_heartbeats), ''),
+	  ifnull((SELECT max(max(start_time, ifnull(end_time, '')))
+	    FROM (SELECT start_time, end_time FROM exec_history ORDER BY exec_id DESC LIMIT 100)), ''))`)
+
+// A task that was claimed was due. Where the clock stood ahead then, and is right
+// again, the task would wait until that time comes a second time.
+var sqlStampedAhead = define(`UPDATE tasks INDEXED BY idx_tasks_status_next_run
+	SET next_run_time = ?1, updated_at = CASE updated_at WHEN ?1 THEN ?2 ELSE ?1 END
+	WHERE status IN ('PENDING', 'PAUSED') AND next_run_time > ?1 AND next_run_time <= ?3 AND executions > 0`)
+
+// PullIn brings back what was stamped under a clock that stood ahead: RETRYING rows
+// that lie further away than their type's backoff reaches, and interrupted tasks
+// whose time that clock had reached; they are due at once. Call it at start and
+// when the wall clock steps. was is what the clock said before; zero: not known.
+func (s *Store) PullIn(now, was time.Time, backoff func(taskType string) task.Backoff, rnd func(n int64) int64) (drawn int, err error) {
 	st := s.stamp(now)
+	err = s.write("pull in interrupted tasks", &op{run: func(c *conn) error {
+		drawn = 0
+		reached := ""
+		if err := c.query(sqlNewestStamp, func(r row) error { reached = r.text(0); return nil }); err != nil {
+			return err
+		}
+		if !was.IsZero() {
+			reached = max(reached, task.FormatTime(was))
+		}
+		if reached <= st.now {
+			return nil
+		}
+		n, err := c.exec(sqlStampedAhead, st.now, st.next, reached)
+		drawn = int(n)
+		return err
+	}})
+	if err != nil {
+		return 0, err
+	}
+	retries, err := s.pullInRetries(st, backoff, rnd)
+	return drawn + retries, err
+}
+
+func (s *Store) pullInRetries(st stamp, backoff func(taskType string) task.Backoff, rnd func(n int64) int64) (drawn int, err error) {
 	from := st.now
 	for {
 		n, last, changed := 0, "", 0

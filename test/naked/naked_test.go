@@ -58,6 +58,7 @@ var regressions = []struct {
 }{
 	{1, "a retry stamped while the clock stood an hour ahead stayed there when every worker was restarted before it went back"},
 	{2, "the child of a script that was killed lived on beside the task's next attempt"},
+	{20261202, "a task that was paused while the clock stood an hour ahead waited after its resume for that hour to come again"},
 	{3, "a stray that kept the descriptor of a lock whose file had been removed was never found"},
 }
 

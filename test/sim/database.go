@@ -359,9 +359,9 @@ func (a *access) RenewLeases(now time.Time, r []store.Renewal) error {
 	return a.write("renew", func() error { return a.s.RenewLeases(now, r) }, rows)
 }
 
-func (a *access) PullInRetries(now time.Time, b func(string) task.Backoff, rnd func(int64) int64) (n int, err error) {
+func (a *access) PullIn(now, was time.Time, b func(string) task.Backoff, rnd func(int64) int64) (n int, err error) {
 	err = a.write("pull in", func() (err error) {
-		if n, err = a.s.PullInRetries(now, b, rnd); n > 0 {
+		if n, err = a.s.PullIn(now, was, b, rnd); n > 0 {
 			a.d.n.eff.pulledIn() // here: whoever asked may not live to hear it
 		}
 		return err
