@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -245,7 +246,11 @@ func recall[T any](a *access, m *memo[T], read func() (T, error), of ...int) (T,
 
 // kinds are the names of all writes.
 var kinds = []string{"turn", "checkpoint", "beat", "renew", "fire", "sync", "take over", "offline", "let go", "pull in",
-	"slow", "recover", "stopped", "add", "control", "rerun", "drain"}
+	"slow", "recover", "stopped", "add", "control", "rerun", "drain", secondSlots}
+
+// secondSlots is the checkpoint of a worker's second slot, which must not fall into one
+// instant with that of the first.
+const secondSlots = "checkpoint of slot 2"
 
 // write is the way of every write.
 func (a *access) write(what string, do func() error, touched ...int) error {
@@ -292,12 +297,16 @@ func (a *access) commit(what string, do func() error, touched []int) error {
 	}
 	err := do()
 	a.d.committed(touched)
-	a.d.n.trace("%s %s %v", a.p.name, what, err)
+	a.d.n.trace("%s %s %v", a.p.name, what, err == nil) // an error names ids, which are random
 	return err
 }
 
 func (a *access) Checkpoint(f task.Fence, state, progress string, now time.Time) (c task.Control, err error) {
-	err = a.write("checkpoint", func() (err error) {
+	what := "checkpoint"
+	if strings.HasSuffix(f.ExecutorID, ".2") {
+		what = secondSlots
+	}
+	err = a.write(what, func() (err error) {
 		if a.d.n.o.Break == LyingCheckpoint {
 			return nil
 		}

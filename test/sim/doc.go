@@ -23,6 +23,8 @@
 //
 // Left open is what the Go runtime draws for itself: which of several ready channels
 // a select takes, and the order of goroutines of one process within one instant. It
-// shows after a process was stopped, when much is ready at once. A run that differs
-// is as valid as the first, but a failing seed may have to be repeated a few times.
+// shows when a loop had to wait, for the write lock or because its process was
+// stopped, and finds much ready at once: renew before pull in, or the other way
+// round. The two runs are the same up to there; both are valid, and a failing seed may
+// have to be repeated a few times.
 package sim

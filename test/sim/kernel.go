@@ -119,6 +119,7 @@ func (m *machine) spawn(kind, name string, parent *proc) *proc {
 		parent: parent, gone: make(chan struct{}), timers: map[*time.Timer]time.Time{},
 		rng: rand.New(rand.NewPCG(m.n.o.Seed, uint64(m.uids))),
 	}
+	m.n.trace("begin %s", name)
 	m.pids[p.pid] = p
 	m.nextPID = 2 + (m.nextPID-1)%pidSpace
 	if parent != nil {
