@@ -166,5 +166,5 @@ func TestSimulate(t *testing.T) {
 		simulate(t, *seed, max(int(*hours/nightHours), 1), min(*hours, nightHours))
 		return
 	}
-	simulate(t, 1, 12, 1)
+	simulate(t, 1, 8, 1)
 }
