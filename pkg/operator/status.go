@@ -116,14 +116,16 @@ func (d *Desk) look() (*StatusView, error) {
 }
 
 func (d *Desk) lookTasks(v *StatusView) (err error) {
-	if v.Counts, err = d.Store.Count(); err != nil {
-		return err
-	}
-	due, oldest, err := d.Store.Waiting(v.Now, 1)
+	tally, err := d.Store.Tally(v.Now)
 	if err != nil {
 		return err
 	}
-	if v.Due = due; len(oldest) > 0 {
+	v.Counts, v.Due = tally.Counts, tally.Due
+	oldest, err := d.Store.Waiting(v.Now, 1)
+	if err != nil {
+		return err
+	}
+	if len(oldest) > 0 {
 		v.Oldest = &oldest[0]
 	}
 	if v.Active, err = d.Store.Running(); err != nil {

@@ -147,37 +147,28 @@ func (s *Store) CountByType() (counts map[string]map[task.Status]int64, err erro
 	return counts, err
 }
 
-var (
-	sqlDueCount = define(`SELECT count(*)
-	FROM tasks INDEXED BY idx_tasks_status_next_run
-	WHERE status IN ('PENDING', 'RETRYING') AND next_run_time <= ?1`)
-	sqlDueOldest = define(`SELECT ` + leanRow + `
+var sqlDueOldest = define(`SELECT ` + leanRow + `
 	FROM tasks INDEXED BY idx_tasks_status_next_run
 	WHERE status = ?2 AND next_run_time <= ?1
 	ORDER BY next_run_time
 	LIMIT ?3`)
-)
 
-// Waiting counts the tasks whose time has come and that nobody runs, and reads
-// those that have waited longest.
-func (s *Store) Waiting(now time.Time, limit int) (due int64, oldest []task.Task, err error) {
+// Waiting reads, of the tasks whose time has come and that nobody runs, those that
+// have waited longest. Tally counts them.
+func (s *Store) Waiting(now time.Time, limit int) (oldest []task.Task, err error) {
 	err = s.snapshot("waiting", func(c *conn) error {
 		oldest = nil
-		if _, err := c.one(sqlDueCount, func(r row) { due = r.int(0) }, task.FormatTime(now)); err != nil {
-			return err
-		}
 		for _, status := range []task.Status{task.Pending, task.Retrying} {
-			if err := c.query(sqlDueOldest, func(r row) error {
-				oldest = append(oldest, scanTask(r))
-				return nil
-			}, task.FormatTime(now), string(status), limit); err != nil {
+			some, err := tasksOf(c, sqlDueOldest, task.FormatTime(now), string(status), limit)
+			if err != nil {
 				return err
 			}
+			oldest = append(oldest, some...)
 		}
 		return nil
 	})
 	slices.SortStableFunc(oldest, func(a, b task.Task) int { return a.NextRun.Compare(b.NextRun) })
-	return due, oldest[:min(limit, len(oldest))], err
+	return oldest[:min(limit, len(oldest))], err
 }
 
 var sqlLiveTypes = define(`WITH RECURSIVE walk(t) AS (

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"nightshift/pkg/task"
@@ -206,58 +207,122 @@ func (s *Store) rowidsOf(statuses []task.Status) (rowids []int64, err error) {
 var (
 	sqlTotal = define(`SELECT count(*)
 	FROM tasks`)
-	sqlCount = define(`SELECT count(*)
-	FROM tasks INDEXED BY idx_tasks_status_next_run
-	WHERE status = ?1`)
-	sqlCountUpTo = define(`SELECT count(*)
-	FROM (SELECT 1 FROM tasks INDEXED BY idx_tasks_status_next_run WHERE status = ?1 LIMIT ?2)`)
+	countAll   = defineCount(`status = ?1`)
+	countDue   = defineCount(`status = ?1 AND next_run_time <= ?2`)
+	countLater = defineCount(`status = ?1 AND next_run_time > ?2`)
 )
 
-// countCheap is up to where a state is simply counted.
-const countCheap = 20_000
+// counting counts rows of one state, all of them or up to a limit. The limit costs
+// as much again for each row: it is for finding out that there are few.
+type counting struct{ upTo, all *query }
 
-// Count counts the tasks in each state, exactly. A state without tasks is 0. The
-// total costs SQLite far less than a count of rows that it must look at, so the
-// largest state, as a rule SUCCESS, is what the others leave of it.
-func (s *Store) Count() (counts map[task.Status]int64, err error) {
-	err = s.snapshot("count", func(c *conn) error {
-		counts = map[task.Status]int64{}
-		var rest int64
-		if _, err := c.one(sqlTotal, func(r row) { rest = r.int(0) }); err != nil {
-			return err
-		}
-		var large []task.Status
-		for _, status := range task.Statuses() {
-			var n int64
-			if _, err := c.one(sqlCountUpTo, func(r row) { n = r.int(0) }, string(status), countCheap+1); err != nil {
-				return err
-			}
-			if n > countCheap {
-				large = append(large, status)
-				continue
-			}
-			counts[status] = n
-			rest -= n
-		}
-		for i, status := range large {
-			if last := i == len(large)-1; last {
-				counts[status] = rest
-				break
-			}
-			if status == task.Success {
-				large[i], large[len(large)-1] = large[len(large)-1], status
-				status = large[i]
-			}
-			var n int64
-			if _, err := c.one(sqlCount, func(r row) { n = r.int(0) }, string(status)); err != nil {
-				return err
-			}
-			counts[status] = n
-			rest -= n
-		}
-		return nil
+func defineCount(where string) counting {
+	const from = ` FROM tasks INDEXED BY idx_tasks_status_next_run WHERE `
+	return counting{
+		upTo: define(`SELECT count(*) FROM (SELECT 1` + from + where + ` LIMIT ?)`),
+		all:  define(`SELECT count(*)` + from + where),
+	}
+}
+
+const (
+	// countCheap is up to where a part is simply counted.
+	countCheap = 20_000
+	// countCache is the page cache of a count, in KiB. Each page is read once: in the
+	// 2 MiB that SQLite takes by itself that is memory not used before, page after
+	// page, and costs a fifth more.
+	countCache = 128
+	readCache  = 2000
+)
+
+// Tally is how many tasks there are, of one moment.
+type Tally struct {
+	Counts map[task.Status]int64 // a state without tasks is 0
+	Due    int64                 // waiting tasks whose time has come
+}
+
+// part is a share of the tasks that one walk over the index counts.
+type part struct {
+	status task.Status
+	due    bool
+	how    counting
+	args   []any
+}
+
+// tallyParts divides all tasks; those that there are the most of, as a rule, last.
+func tallyParts(now string) []part {
+	whole := func(s task.Status) part { return part{s, false, countAll, []any{string(s)}} }
+	due := func(s task.Status) part { return part{s, true, countDue, []any{string(s), now}} }
+	later := func(s task.Status) part { return part{s, false, countLater, []any{string(s), now}} }
+	return []part{
+		whole(task.Running), whole(task.Lost), whole(task.Paused), whole(task.Failed), whole(task.Dead), whole(task.Cancelled),
+		due(task.Retrying), later(task.Retrying), due(task.Pending), later(task.Pending), whole(task.Success),
+	}
+}
+
+// Tally counts the tasks in each state and those that are due, exactly. A count of
+// rows that SQLite must step through costs twice what the total does, which it adds
+// up from its pages: the last of the large parts is what the others leave of it.
+func (s *Store) Tally(now time.Time) (t Tally, err error) {
+	err = s.snapshot("count", func(c *conn) (err error) {
+		t, err = tally(c, task.FormatTime(now))
+		return err
 	})
-	return counts, err
+	return t, err
+}
+
+func tally(c *conn, now string) (t Tally, err error) {
+	if err := c.script("PRAGMA cache_size = " + strconv.Itoa(-countCache)); err != nil {
+		return t, err
+	}
+	defer func() {
+		if cerr := c.script("PRAGMA cache_size = " + strconv.Itoa(-readCache)); err == nil {
+			err = cerr
+		}
+	}()
+	t.Counts = make(map[task.Status]int64, len(task.Statuses()))
+	var rest int64
+	put := func(p part, n int64) {
+		t.Counts[p.status] += n
+		rest -= n
+		if p.due {
+			t.Due += n
+		}
+	}
+	count := func(q *query, args ...any) (n int64, err error) {
+		_, err = c.one(q, func(r row) { n = r.int(0) }, args...)
+		return n, err
+	}
+	if rest, err = count(sqlTotal); err != nil {
+		return t, err
+	}
+	var large []part
+	for _, p := range tallyParts(now) {
+		n, err := count(p.how.upTo, append(slices.Clone(p.args), countCheap+1)...)
+		if err != nil {
+			return t, err
+		}
+		if n > countCheap {
+			large = append(large, p)
+			continue
+		}
+		put(p, n)
+	}
+	for i, p := range large {
+		n := rest
+		if last := i == len(large)-1; !last {
+			if n, err = count(p.how.all, p.args...); err != nil {
+				return t, err
+			}
+		}
+		put(p, n)
+	}
+	return t, nil
+}
+
+// Count counts the tasks in each state, exactly.
+func (s *Store) Count() (map[task.Status]int64, error) {
+	t, err := s.Tally(s.clock())
+	return t.Counts, err
 }
 
 // RunningByType counts what runs now (LOST included: it may still run), by type.

@@ -57,10 +57,11 @@ type fromStore struct{ StoreOptions }
 func (s *fromStore) Facts(ctx context.Context, w Window) (*Facts, error) {
 	began := s.Now()
 	f := &Facts{Window: w, At: began.UTC().Truncate(time.Millisecond), Host: s.Host, Version: s.Version}
-	var err error
-	if f.Now, err = s.Store.Count(); err != nil {
+	tally, err := s.Store.Tally(f.At)
+	if err != nil {
 		return nil, err
 	}
+	f.Now, f.Waiting.Due = tally.Counts, tally.Due
 	for _, look := range []func(context.Context, *Facts) error{
 		s.runs, s.failures, s.mishaps, s.active, s.waiting, s.workers, s.schedules,
 	} {
@@ -203,7 +204,7 @@ func (s *fromStore) active(_ context.Context, f *Facts) error {
 }
 
 func (s *fromStore) waiting(_ context.Context, f *Facts) error {
-	due, oldest, err := s.Store.Waiting(f.At, MaxWaiting)
+	oldest, err := s.Store.Waiting(f.At, MaxWaiting)
 	if err != nil {
 		return err
 	}
@@ -212,8 +213,8 @@ func (s *fromStore) waiting(_ context.Context, f *Facts) error {
 		return err
 	}
 	waits := &f.Waiting
-	waits.Due, waits.Retrying, waits.Held = due, f.Now[task.Retrying], f.Now[task.Paused]
-	waits.Later = max(0, f.Now[task.Pending]+f.Now[task.Retrying]-due)
+	waits.Retrying, waits.Held = f.Now[task.Retrying], f.Now[task.Paused]
+	waits.Later = max(0, f.Now[task.Pending]+f.Now[task.Retrying]-waits.Due)
 	waits.Oldest, waits.Next = waiters(oldest), waiters(next)
 	if waits.Held == 0 {
 		return nil
