@@ -5,6 +5,8 @@ SHELL := /bin/sh
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GO      ?= go
+# Without urfave/cli's own manual pages, and the Markdown parser behind them.
+TAGS    := urfave_cli_no_docs
 # SQLite: fdatasync instead of fsync (a commit into a recycled WAL then needs no
 # journal commit of the file system), and no mutex around each malloc.
 export CGO_CFLAGS ?= -O2 -g0 -DHAVE_FDATASYNC=1 -DSQLITE_DEFAULT_MEMSTATUS=0
@@ -28,7 +30,7 @@ bin/supervisor: $(GOFILES) | need-go
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/supervisor
 
 bin/worker: $(GOFILES) | need-go need-gcc
-	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/worker
+	CGO_ENABLED=1 $(GO) build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o $@ ./cmd/worker
 
 bin/nightshift: bin/worker
 	ln -sf worker $@

@@ -71,6 +71,9 @@ CREATE INDEX idx_tasks_held ON tasks (executor_id)
 
 CREATE INDEX idx_tasks_schedule ON tasks (schedule, status) WHERE schedule IS NOT NULL;
 
+-- What failed lately, for people. Only a failure writes to it.
+CREATE INDEX idx_tasks_failed ON tasks (updated_at, status) WHERE status = 'FAILED' OR status = 'DEAD';
+
 CREATE INDEX idx_tasks_rerun_of ON tasks (rerun_of) WHERE rerun_of IS NOT NULL;
 
 -- For people; nothing is decided by it.

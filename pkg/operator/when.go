@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"nightshift/pkg/config"
@@ -28,7 +29,7 @@ var layouts = []struct {
 	{"2006-01-02", false},
 }
 
-var clockForm = regexp.MustCompile(`^\d{1,2}:\d{2}(:\d{2})?$`)
+var clockForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{1,2}:\d{2}(:\d{2})?$`) })
 
 // ParseTime reads a time that a person wrote. Without a zone it is in loc, the
 // zone of the person; a time of day alone is the next one. What can mean two
@@ -51,7 +52,7 @@ func ParseTime(text string, now time.Time, loc *time.Location) (time.Time, error
 		return time.Unix(sec, 0), nil
 	case strings.Trim(s, "0123456789.") == "":
 		return bad(fmt.Sprintf(": a bare number can be a date or a Unix time; for the latter write @%s", s))
-	case clockForm.MatchString(s):
+	case clockForm().MatchString(s):
 		return nextClock(s, text, now.In(loc))
 	}
 	// "2026-12-01 10:00", as date and sqlite print it, is the form with the T.
@@ -100,14 +101,16 @@ func nextClock(s, text string, now time.Time) (time.Time, error) {
 	return time.Time{}, &cmdline.UsageError{Message: fmt.Sprintf("%q does not come within two days", text), Hint: timeForms}
 }
 
-var durationWords = regexp.MustCompile(`(?i)^(\d+(?:\.\d+)?)\s*(milliseconds?|msecs?|ms|seconds?|secs?|s|minutes?|mins?|min|m|hours?|hrs?|h|days?|d|weeks?|w)\s*(?:,|and\b)?\s*`)
+var durationWords = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^(\d+(?:\.\d+)?)\s*(milliseconds?|msecs?|ms|seconds?|secs?|s|minutes?|mins?|min|m|hours?|hrs?|h|days?|d|weeks?|w)\s*(?:,|and\b)?\s*`)
+})
 
 // ParseDuration reads a duration as the configuration writes it (1h30m, 30d) or
 // in words ("1 day", "2 hours 30 minutes"). flag is for messages.
 func ParseDuration(flag, text string) (time.Duration, error) {
 	rest, short := strings.TrimSpace(text), ""
 	for rest != "" && rest != "0" {
-		m := durationWords.FindStringSubmatch(rest)
+		m := durationWords().FindStringSubmatch(rest)
 		if m == nil {
 			break
 		}
@@ -157,7 +160,7 @@ func ParseSince(flag, text string, now time.Time, loc *time.Location) (time.Time
 		}
 	}
 	// A time of day is read as the next one; what is asked here is the last one.
-	if clockForm.MatchString(strings.TrimSpace(text)) {
+	if clockForm().MatchString(strings.TrimSpace(text)) {
 		t = t.AddDate(0, 0, -1)
 	}
 	return t, nil

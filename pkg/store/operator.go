@@ -296,15 +296,3 @@ func Migrate(path string) (from, to int, backup string, err error) {
 	}
 	return from, schemaVersion, backup, s.Close()
 }
-
-// FailedLately counts what ended FAILED or DEAD since a moment, and reads the
-// newest of it.
-func (s *Store) FailedLately(from time.Time, limit int) (total int64, newest []task.Task, err error) {
-	err = s.FailedSince(from, func(t *task.Task) error {
-		total++
-		newest = append(newest, *t)
-		return nil
-	})
-	slices.SortStableFunc(newest, func(a, b task.Task) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
-	return total, newest[:min(limit, len(newest))], err
-}

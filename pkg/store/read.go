@@ -351,35 +351,27 @@ func (s *Store) Running() (all []task.Task, err error) {
 	return all, err
 }
 
-// A task ends after it was due, except one cancelled before: those are few.
-var sqlEndedSince = define(`SELECT ` + leanRow + `
-	FROM tasks INDEXED BY idx_tasks_status_next_run
-	WHERE status = ?1 AND updated_at >= ?2
-	ORDER BY updated_at DESC`)
+var (
+	sqlFailedCount = define(`SELECT count(*)
+	FROM tasks INDEXED BY idx_tasks_failed
+	WHERE (status = 'FAILED' OR status = 'DEAD') AND updated_at >= ?1`)
+	sqlFailedNewest = define(`SELECT ` + leanRow + `
+	FROM tasks INDEXED BY idx_tasks_failed
+	WHERE (status = 'FAILED' OR status = 'DEAD') AND updated_at >= ?1
+	ORDER BY updated_at DESC
+	LIMIT ?2`)
+)
 
-// EndedSince hands over the tasks that came to one of the final states since a
-// moment, the latest first in each state.
-func (s *Store) EndedSince(from time.Time, statuses []task.Status, each func(t *task.Task) error) error {
-	for _, status := range statuses {
-		var all []task.Task
-		if err := s.read("ended since", func(c *conn) (err error) {
-			all, err = tasksOf(c, sqlEndedSince, string(status), task.FormatTime(from))
-			return err
-		}); err != nil {
-			return err
+// FailedLately counts what ended FAILED or DEAD since a moment, and reads the
+// newest of it.
+func (s *Store) FailedLately(from time.Time, limit int) (total int64, newest []task.Task, err error) {
+	err = s.snapshot("failed lately", func(c *conn) (err error) {
+		if _, err = c.one(sqlFailedCount, func(r row) { total = r.int(0) }, task.FormatTime(from)); err == nil {
+			newest, err = tasksOf(c, sqlFailedNewest, task.FormatTime(from), limit)
 		}
-		for i := range all {
-			if err := each(&all[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// FailedSince is EndedSince for FAILED and DEAD.
-func (s *Store) FailedSince(from time.Time, each func(t *task.Task) error) error {
-	return s.EndedSince(from, []task.Status{task.Failed, task.Dead}, each)
+		return err
+	})
+	return total, newest, err
 }
 
 // Execution is a row of exec_history.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,10 +21,10 @@ import (
 
 // workerIDs become file names and parts of executor ids (w1.2), so they are
 // plain words without a dot.
-var workerIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var workerIDs = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`) })
 
 func checkWorkerID(id string) error {
-	if !workerIDs.MatchString(id) {
+	if !workerIDs().MatchString(id) {
 		return fmt.Errorf("worker id %q is not of the form [A-Za-z0-9_-]{1,64}; choose one such as w1", id)
 	}
 	return nil
