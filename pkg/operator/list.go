@@ -134,11 +134,21 @@ func (d *Desk) List(o ListOptions) error {
 		}
 		return list.close()
 	}
-	shown, err := d.listTable(f)
+	// One row more than the page tells whether there is another page; to count what
+	// no index counts, every row would have to be looked at.
+	counted := f.ByStatus()
+	if f.Limit > 0 && !counted {
+		f.Limit++
+	}
+	shown, more, err := d.listTable(f, limit)
 	if err != nil {
 		return err
 	}
-	return d.listFooter(f, shown, limit, page)
+	if counted {
+		return d.listFooter(f, shown, limit, page)
+	}
+	d.listEnd(shown, limit, page, more)
+	return nil
 }
 
 func (d *Desk) listFilter(o ListOptions) (f store.Filter, limit, page int64, err error) {
@@ -202,10 +212,14 @@ func listColumns() []screen.Column {
 	}
 }
 
-func (d *Desk) listTable(f store.Filter) (shown int64, err error) {
+// listTable prints at most limit rows (0: all), and reports whether there are more.
+func (d *Desk) listTable(f store.Filter, limit int64) (shown int64, more bool, err error) {
 	table := screen.Table{Style: d.Style, Columns: listColumns()}
 	now := d.Now()
 	err = d.Store.List(f, func(_ int64, t *task.Task) error {
+		if more = limit > 0 && shown == limit; more {
+			return nil
+		}
 		shown++
 		table.Row(
 			screen.Cell{Text: esc(t.ID)},
@@ -224,9 +238,24 @@ func (d *Desk) listTable(f store.Filter) (shown int64, err error) {
 		return nil
 	})
 	if err != nil || shown == 0 {
-		return shown, err
+		return shown, more, err
 	}
-	return shown, table.Flush(d.Out)
+	return shown, more, table.Flush(d.Out)
+}
+
+// listEnd is listFooter where the whole is not counted.
+func (d *Desk) listEnd(shown, limit, page int64, more bool) {
+	first := (page-1)*limit + 1
+	switch {
+	case shown == 0 && page == 1:
+		d.note("no task is selected")
+	case shown == 0:
+		d.note("page %d is beyond the end", page)
+	case more:
+		d.note("%s to %s, and there are more; next: --page %d, all: --limit 0", screen.Count(first), screen.Count(first+shown-1), page+1)
+	case page > 1:
+		d.note("%s to %s, the last", screen.Count(first), screen.Count(first+shown-1))
+	}
 }
 
 // listFooter says how much was not shown, where it can't be taken for a row.

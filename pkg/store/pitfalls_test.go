@@ -210,7 +210,7 @@ func TestP09RowsAreAlwaysClosed(t *testing.T) {
 	stop := errors.New("enough")
 	for range 3 {
 		err := s.read("break off", func(c *conn) error {
-			return c.query(sqlListLean, func(row) error { return stop }, int64(1<<62), 50)
+			return c.query(sqlRowids, func(row) error { return stop }, "PENDING", 50)
 		})
 		if !errors.Is(err, stop) {
 			t.Fatal(err)

@@ -93,7 +93,7 @@ func TestSC01PlansOfTheHotPath(t *testing.T) {
 		"history of":       {sqlHistory, "SEARCH exec_history USING INDEX idx_exec_history_task (task_id=?)"},
 		"events of":        {sqlEvents, "SEARCH task_events USING INDEX idx_task_events_task (task_id=?)"},
 		"occurrences":      {sqlOccurrences, "sqlite_autoindex_tasks_1 (task_id>? AND task_id<?)"},
-		"list":             {sqlListLean, "SEARCH tasks USING INTEGER PRIMARY KEY (rowid<?)"},
+		"list":             {sqlScanLean, "SEARCH tasks USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
 		"rowids":           {sqlRowids, "SEARCH tasks USING COVERING INDEX idx_tasks_status_next_run (status=?)"},
 		"due":              {sqlDueOldest, status + "(status=? AND next_run_time<?)"},
 		"newest events":    {sqlEventsBack, "SEARCH task_events USING INTEGER PRIMARY KEY (rowid<?)"},
