@@ -56,7 +56,7 @@ func dbCheck() *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "check the database, its file and who holds its locks",
 		Description: cmdline.Describe(`Exit status: 0 nothing is bad, 1 something is.`, `db check`, `db check --deep`, `db check --json`),
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "deep", Usage: "read every page"}, jsonFlag()},
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "deep", Usage: "compare every index with its table as well"}, jsonFlag()},
 		Action:      plain(func(d *operator.Desk, c *cli.Context) error { return d.DBCheck(c.Bool("deep")) }),
 	}
 }

@@ -72,7 +72,7 @@ func doctorVerb() *cli.Command {
 
 Exit status: 0 nothing is bad, 1 something is.`,
 			`doctor`, `doctor --deep`, `doctor --json`),
-		Flags:  []cli.Flag{&cli.BoolFlag{Name: "deep", Usage: "read every page of the database"}, jsonFlag()},
+		Flags:  []cli.Flag{&cli.BoolFlag{Name: "deep", Usage: "read the whole database, and compare its indexes"}, jsonFlag()},
 		Action: plain(func(d *operator.Desk, c *cli.Context) error { return d.Doctor(c.Bool("deep")) }),
 	}
 }

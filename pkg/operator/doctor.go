@@ -38,6 +38,7 @@ type Finding struct {
 type examination struct {
 	d        *Desk
 	now      time.Time
+	pages    bool // the pages of the database are read
 	workers  []Worker
 	findings []Finding
 }
@@ -48,7 +49,8 @@ func (x *examination) find(subject string, g Grade, cure, format string, args ..
 
 // Doctor looks at everything that is known to go wrong, and says what is wrong
 // and what to do. Its exit status is 0 when nothing is bad, 1 otherwise. With
-// deep the whole database is read.
+// deep the whole database is read; a look that people take first must not take
+// minutes.
 func (d *Desk) Doctor(deep bool) error {
 	x := &examination{d: d, now: d.Now()}
 	if err := d.configure(); err != nil {
@@ -217,7 +219,14 @@ func nearestDir(path string) string {
 
 // database asks the store to look at the file.
 func (x *examination) database(deep bool) error {
-	found, err := x.d.Store.Check(deep)
+	depth, how := store.Rules, "its schema and rules are in order (`db check` reads every page)"
+	switch {
+	case deep:
+		depth, how = store.Indexes, "every page was read and every index compared; all is in order"
+	case x.pages:
+		depth, how = store.Pages, "every page was read and is in order (--deep compares the indexes, too)"
+	}
+	found, err := x.d.Store.Check(depth)
 	if err != nil {
 		return err
 	}
@@ -225,10 +234,6 @@ func (x *examination) database(deep bool) error {
 		x.findings = append(x.findings, ofStore(f))
 	}
 	if len(found) == 0 {
-		how := "its structure is in order (--deep reads every page)"
-		if deep {
-			how = "every page was read and is in order"
-		}
 		x.find("database", Well, "", "%s: %s", esc(x.d.Config.Database()), how)
 	}
 	size, err := x.d.Store.Sizes()

@@ -85,7 +85,7 @@ func (d *Desk) DBCheck(deep bool) error {
 	if err := d.open(reads); err != nil {
 		return err
 	}
-	x := &examination{d: d, now: d.Now()}
+	x := &examination{d: d, now: d.Now(), pages: true}
 	for _, look := range []func(bool) error{x.database, x.locks} {
 		if err := look(deep); err != nil {
 			return err

@@ -15,12 +15,20 @@ type Finding struct {
 	Cure  string
 }
 
-// Check looks for what is wrong with the database and says what to do. deep reads
-// every page and compares every index (integrity_check; minutes for large files), else
-// a quick_check does.
-func (s *Store) Check(deep bool) (found []Finding, err error) {
-	for _, check := range []func(deep bool) ([]Finding, error){s.checkPages, s.checkSchema, s.checkRows, s.checkFile} {
-		f, err := check(deep)
+// Depth is how much of the file Check reads.
+type Depth int
+
+// The depths of a check. Pages takes seconds for each gigabyte, Indexes minutes.
+const (
+	Rules   Depth = iota // the schema, the few rows that need looking at, and the file from outside
+	Pages                // every page as well
+	Indexes              // and every index is compared with its table
+)
+
+// Check looks for what is wrong with the database and says what to do.
+func (s *Store) Check(depth Depth) (found []Finding, err error) {
+	for _, check := range []func(Depth) ([]Finding, error){s.checkPages, s.checkSchema, s.checkRows, s.checkFile} {
+		f, err := check(depth)
 		if err != nil {
 			return found, err
 		}
@@ -29,9 +37,12 @@ func (s *Store) Check(deep bool) (found []Finding, err error) {
 	return found, nil
 }
 
-func (s *Store) checkPages(deep bool) (found []Finding, err error) {
+func (s *Store) checkPages(depth Depth) (found []Finding, err error) {
 	pragma := "PRAGMA quick_check(20)"
-	if deep {
+	switch depth {
+	case Rules:
+		return nil, nil
+	case Indexes:
 		pragma = "PRAGMA integrity_check(20)"
 	}
 	err = s.read("check", func(c *conn) error {
@@ -56,7 +67,7 @@ func (s *Store) checkPages(deep bool) (found []Finding, err error) {
 }
 
 // checkSchema compares the rules in the file with those of this program, word for word.
-func (s *Store) checkSchema(bool) (found []Finding, err error) {
+func (s *Store) checkSchema(Depth) (found []Finding, err error) {
 	err = s.read("check", func(c *conn) error {
 		found = nil
 		missing, err := missingObjects(c)
@@ -88,7 +99,7 @@ var sqlHeldRows = define(`SELECT task_id, status, executor_id
 	WHERE executor_id IS NOT NULL AND (status = 'PENDING' OR status = 'RETRYING' OR status = 'PAUSED')
 	LIMIT 20`)
 
-func (s *Store) checkRows(bool) (found []Finding, err error) {
+func (s *Store) checkRows(Depth) (found []Finding, err error) {
 	err = s.read("check", func(c *conn) error {
 		found = nil
 		if err := c.query(sqlOddRows, func(r row) error {
@@ -108,7 +119,7 @@ func (s *Store) checkRows(bool) (found []Finding, err error) {
 	return found, err
 }
 
-func (s *Store) checkFile(bool) (found []Finding, err error) {
+func (s *Store) checkFile(Depth) (found []Finding, err error) {
 	for _, path := range []string{s.path, s.path + "-wal", s.path + "-shm"} {
 		id, err := identify(path)
 		if err != nil {

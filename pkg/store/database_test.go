@@ -197,7 +197,7 @@ func TestDB09DiskFull(t *testing.T) {
 	if err != nil || res.Finished[0].Status != task.Success || len(res.Claimed) != 0 || !res.DiskFull {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if found, err := s.Check(true); err != nil || len(found) != 0 {
+	if found, err := s.Check(Indexes); err != nil || len(found) != 0 {
 		t.Errorf("%v, %v", found, err)
 	}
 	if err := os.Remove(hog); err != nil {
@@ -301,7 +301,7 @@ func TestDB10Malformed(t *testing.T) {
 	if !errors.As(err, &damaged) || Transient(err) || ExitCode(err) != exitConfig {
 		t.Errorf("%v (transient %v, exit %d)", err, Transient(err), ExitCode(err))
 	}
-	found, err := s.Check(true)
+	found, err := s.Check(Indexes)
 	if err != nil && !errors.As(err, &damaged) || err == nil && len(found) == 0 {
 		t.Errorf("the check finds %v, %v", found, err)
 	}
@@ -419,7 +419,7 @@ func TestDB11Versions(t *testing.T) {
 		if err := rawConn(t, s.Path()).script("DROP TRIGGER tasks_delete; CREATE TRIGGER tasks_delete BEFORE DELETE ON tasks BEGIN SELECT 1; END"); err != nil {
 			t.Fatal(err)
 		}
-		found, err := s.Check(false)
+		found, err := s.Check(Pages)
 		if err != nil || len(found) != 1 || !strings.Contains(found[0].What, "tasks_delete") {
 			t.Errorf("%v, %v", found, err)
 		}
@@ -463,7 +463,7 @@ func TestSE03ModesOfFiles(t *testing.T) {
 	if err := os.Chmod(s.Path(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := s.Check(false); err != nil || len(found) != 1 || !strings.Contains(found[0].Cure, "chmod 600") {
+	if found, err := s.Check(Pages); err != nil || len(found) != 1 || !strings.Contains(found[0].Cure, "chmod 600") {
 		t.Errorf("%v, %v", found, err)
 	}
 }
@@ -489,7 +489,7 @@ func TestSchemaLoadsOnce(t *testing.T) {
 	}
 	s := newStore(t, Options{Path: made})
 	mustGet(t, s, "kept")
-	if found, err := s.Check(true); err != nil {
+	if found, err := s.Check(Indexes); err != nil {
 		t.Error(err)
 	} else {
 		for _, f := range found {

@@ -491,7 +491,7 @@ func TestBackupIsAWholeDatabase(t *testing.T) {
 	if got := mustGet(t, b, id); got.Payload != `{"k":"'quoted'"}` {
 		t.Error(got)
 	}
-	if found, err := b.Check(true); err != nil || len(found) != 0 {
+	if found, err := b.Check(Indexes); err != nil || len(found) != 0 {
 		t.Errorf("%v, %v", found, err)
 	}
 }

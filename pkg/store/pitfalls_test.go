@@ -309,7 +309,7 @@ func TestP13LooksDropNoLocks(t *testing.T) {
 		}
 	})
 	<-inside
-	if _, err := s.Check(true); err != nil {
+	if _, err := s.Check(Indexes); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Sizes(); err != nil {
@@ -401,7 +401,7 @@ func TestP15TwoNamesForOneFile(t *testing.T) {
 	if err := os.Link(path, path+".hard"); err != nil {
 		t.Fatal(err)
 	}
-	found, err := a.Check(false)
+	found, err := a.Check(Pages)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -638,7 +638,7 @@ func TestP25ForeignKeysAreChecked(t *testing.T) {
 	if err := c.script("PRAGMA foreign_keys=OFF; CREATE TABLE extra(id REFERENCES worker_heartbeats(worker_id)); INSERT INTO extra VALUES('nobody')"); err != nil {
 		t.Fatal(err)
 	}
-	found, err := s.Check(true)
+	found, err := s.Check(Indexes)
 	if err != nil {
 		t.Fatal(err)
 	}

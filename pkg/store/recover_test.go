@@ -421,7 +421,7 @@ func TestLetGo(t *testing.T) {
 	if _, err := s.Checkpoint(got.Fence(), `{}`, "", night); !errors.Is(err, ErrNotMine) {
 		t.Fatal(err)
 	}
-	found, err := s.Check(false)
+	found, err := s.Check(Pages)
 	if err != nil || len(found) != 1 {
 		t.Errorf("the check finds %v, %v", found, err)
 	}
