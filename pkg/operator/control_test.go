@@ -21,24 +21,24 @@ func TestCancelSaysWhatWillHappen(t *testing.T) {
 		code  int
 		after task.Status
 	}{
-		{"a waiting task", "20261201T120000.000-0000000020", "cancel", false, "cancelled; it was PENDING", 0, task.Cancelled},
-		{"a retrying task", "20261201T100000.000-0000000004", "cancel", false, "cancelled; it was RETRYING", 0, task.Cancelled},
-		{"a held task", "20261201T100000.000-0000000008", "cancel", false, "cancelled; it was PAUSED", 0, task.Cancelled},
-		{"a running one that has spoken", "20261201T100000.000-0000000005", "cancel", false,
+		{"a waiting task", "20261201T120000.000-0000000000000020", "cancel", false, "cancelled; it was PENDING", 0, task.Cancelled},
+		{"a retrying task", "20261201T100000.000-0000000000000004", "cancel", false, "cancelled; it was RETRYING", 0, task.Cancelled},
+		{"a held task", "20261201T100000.000-0000000000000008", "cancel", false, "cancelled; it was PAUSED", 0, task.Cancelled},
+		{"a running one that has spoken", "20261201T100000.000-0000000000000005", "cancel", false,
 			"running; it stops at its next checkpoint, with 30s from then on to undo what it must; the last checkpoint was 8 s ago (6000/10000)", 0, task.Running},
-		{"the same, now", "20261201T100000.000-0000000005", "cancel", true,
+		{"the same, now", "20261201T100000.000-0000000000000005", "cancel", true,
 			"running; TERM now, KILL after 5 s; the last checkpoint was 8 s ago (6000/10000)", 0, task.Running},
-		{"one whose worker is dead", "20261201T100000.000-0000000006", "cancel", false,
+		{"one whose worker is dead", "20261201T100000.000-0000000000000006", "cancel", false,
 			"its worker w3 is dead; it will be CANCELLED without another step, as the first act of whoever comes next", 0, task.Running},
-		{"a lost one", "20261201T100000.000-0000000007", "cancel", false,
+		{"a lost one", "20261201T100000.000-0000000000000007", "cancel", false,
 			"its worker is lost; it will be CANCELLED without another step once that worker is proven dead", 0, task.Lost},
-		{"a finished one", "20261201T100000.000-0000000001", "cancel", false, "had already finished: SUCCESS, 4 h ago", ExitFinished, task.Success},
-		{"pause a running one that has spoken", "20261201T100000.000-0000000005", "pause", false,
+		{"a finished one", "20261201T100000.000-0000000000000001", "cancel", false, "had already finished: SUCCESS, 4 h ago", ExitFinished, task.Success},
+		{"pause a running one that has spoken", "20261201T100000.000-0000000000000005", "pause", false,
 			"running; it pauses at its next checkpoint, with 30s from then on to undo what it must; the last checkpoint was 8 s ago (6000/10000)", 0, task.Running},
-		{"pause a waiting one", "20261201T120000.000-0000000020", "pause", false, "held; it stays PENDING and is not started until `nightshift resume`", 0, task.Pending},
-		{"resume a held one", "20261201T100000.000-0000000008", "resume", false, "goes on, from its last checkpoint, as soon as an executor is idle", 0, task.Paused},
-		{"resume a running one", "20261201T100000.000-0000000005", "resume", false, "runs; nothing holds it", 0, task.Running},
-		{"resume a finished one", "20261201T100000.000-0000000002", "resume", false, "had already finished: FAILED, 3 h ago", ExitFinished, task.Failed},
+		{"pause a waiting one", "20261201T120000.000-0000000000000020", "pause", false, "held; it stays PENDING and is not started until `nightshift resume`", 0, task.Pending},
+		{"resume a held one", "20261201T100000.000-0000000000000008", "resume", false, "goes on, from its last checkpoint, as soon as an executor is idle", 0, task.Paused},
+		{"resume a running one", "20261201T100000.000-0000000000000005", "resume", false, "runs; nothing holds it", 0, task.Running},
+		{"resume a finished one", "20261201T100000.000-0000000000000002", "resume", false, "had already finished: FAILED, 3 h ago", ExitFinished, task.Failed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNight(t)
@@ -91,7 +91,7 @@ func TestCancelSeveral(t *testing.T) {
 	n := newNight(t)
 	n.work()
 	d, out, errOut := n.desk(0, 0)
-	err := d.Cancel(t.Context(), ControlOptions{IDs: []string{"20261201T120000.000-0000000020", "no\x1bsuch", "20261201T100000.000-0000000001"}})
+	err := d.Cancel(t.Context(), ControlOptions{IDs: []string{"20261201T120000.000-0000000000000020", "no\x1bsuch", "20261201T100000.000-0000000000000001"}})
 	exits(t, err, ExitNoInput)
 	if strings.Count(out.String(), "\n") != 2 || !strings.Contains(errOut.String(), `there is no task "no\x1bsuch"`) {
 		t.Errorf("out %q, err %q", out.String(), errOut.String())
@@ -212,7 +212,7 @@ func TestRerunMakesNewTasks(t *testing.T) {
 	}
 	t.Run("an unfinished one is refused", func(t *testing.T) {
 		d, _, errOut := n.desk(0, 0)
-		exits(t, d.Rerun(ControlOptions{IDs: []string{"20261201T100000.000-0000000005"}}, false), ExitInput)
+		exits(t, d.Rerun(ControlOptions{IDs: []string{"20261201T100000.000-0000000000000005"}}, false), ExitInput)
 		if !strings.Contains(errOut.String(), "only a finished task can be run again") {
 			t.Errorf("got %q", errOut.String())
 		}
@@ -231,7 +231,7 @@ func TestRerunMakesNewTasks(t *testing.T) {
 func TestWaitStatuses(t *testing.T) {
 	n := newNight(t)
 	n.work()
-	id := func(i int) string { return fmt.Sprintf("20261201T100000.000-%010d", i) }
+	id := func(i int) string { return fmt.Sprintf("20261201T100000.000-%016d", i) }
 	for _, c := range []struct {
 		name string
 		o    WaitOptions

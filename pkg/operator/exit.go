@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strings"
 
 	"nightshift/pkg/config"
@@ -107,6 +108,17 @@ func ExitCode(err error) int {
 	return ExitUnavailable
 }
 
+// sentence writes a line to the error stream, broken between words where that is
+// a terminal. A stream that can't be written has nobody who listens.
+func sentence(w io.Writer, text string) {
+	s := screen.Detect(w, os.Getenv)
+	if !s.Terminal {
+		s.Width = 0 // COLUMNS is for tables; a script matches whole lines
+	}
+	s.Color = false
+	_ = s.Print(w, s.Wrap(screen.Text(text), 2))
+}
+
 // Report writes err as people read it, one sentence a line, and returns the exit
 // status. Values in it are escaped: a message can't move the cursor either.
 func Report(w io.Writer, program string, err error) int {
@@ -115,8 +127,7 @@ func Report(w io.Writer, program string, err error) int {
 		return ExitCode(err)
 	}
 	for _, line := range strings.Split(strings.TrimRight(err.Error(), "\n"), "\n") {
-		// A stream that can't be written has nobody who listens.
-		_, _ = fmt.Fprintf(w, "%s: %s\n", program, screen.Escape(line))
+		sentence(w, program+": "+screen.Escape(line))
 	}
 	return ExitCode(err)
 }

@@ -138,7 +138,7 @@ func TestJSONShapesAreDocumented(t *testing.T) {
 		}
 		return out.Bytes()
 	}
-	id := func(i int) string { return fmt.Sprintf("20261201T100000.000-%010d", i) }
+	id := func(i int) string { return fmt.Sprintf("20261201T100000.000-%016d", i) }
 
 	compareShape(t, "list", prefixedPaths("[].", pages["list, show"]), doc(func(d *Desk) error { return d.List(ListOptions{}) }))
 	show := map[string]string{}

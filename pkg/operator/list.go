@@ -196,11 +196,15 @@ func sortName(name string) (string, error) {
 	return "", e
 }
 
+// idWidth is the width of the ids that are made here: they are shown whole where
+// they are looked up, to be copied.
+const idWidth = len("20261201T160405.123-0123456789abcdef")
+
 // listColumns are the columns of list. Smaller priorities run first, and the
 // title says so: half of the world expects the opposite (case IN-09).
 func listColumns() []screen.Column {
 	return []screen.Column{
-		{Title: "TASK", Min: 12, Good: 30, Keep: 9},
+		{Title: "TASK", Min: 12, Good: idWidth, Keep: 9},
 		{Title: "TYPE", Min: 8, Good: 16, Keep: 8},
 		{Title: "STATUS", Keep: 9},
 		{Title: "WHEN", Keep: 7},
@@ -228,7 +232,7 @@ func (d *Desk) listTable(f store.Filter, limit int64) (shown int64, more bool, e
 			screen.Cell{Text: when(t, d.started(t), now)},
 			screen.Cell{Text: esc(t.Progress)},
 			screen.Cell{Text: fmt.Sprint(t.Priority)},
-			screen.Cell{Text: fmt.Sprintf("%d/%d", t.RetryCount, t.MaxRetry)},
+			screen.Cell{Text: fmt.Sprintf("%d/%d", min(t.RetryCount, t.MaxRetry), t.MaxRetry)},
 			screen.Cell{Text: esc(t.ExecutorID)},
 			screen.Cell{Text: reasonWords(t)},
 		)

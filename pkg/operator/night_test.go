@@ -202,7 +202,7 @@ func (n *night) at(before time.Duration) { n.now = midnight.Add(-before) }
 func (n *night) leaveTraces() {
 	n.t.Helper()
 	exit := func(code int) *int { return &code }
-	id := func(i int) string { return fmt.Sprintf("20261201T%02d0000.000-%010d", 10+i/10, i) }
+	id := func(i int) string { return fmt.Sprintf("20261201T%02d0000.000-%016d", 10+i/10, i) }
 
 	n.at(5 * time.Hour)
 	done := n.run(n.add(store.NewTask{ID: id(1), Type: "clean_csv", Payload: `{"file": "a.csv"}`}), "w1.1")

@@ -61,7 +61,7 @@ const (
 // note writes a sentence to the error stream: something that a script must not
 // take for output.
 func (d *Desk) note(format string, args ...any) {
-	_, _ = fmt.Fprintf(d.Err, format+"\n", args...) // there is nowhere to tell it
+	sentence(d.Err, fmt.Sprintf(format, args...))
 }
 
 // print writes lines to the output.

@@ -156,8 +156,8 @@ func (d *Desk) scheduleLines(p *plan, r record, now time.Time) []screen.Line {
 		}
 	}
 	if r.last != nil {
-		lines = append(lines, screen.Line{{Text: "  last     " + esc(r.last.ID) + "  "},
-			{Text: string(r.last.Status), Color: statusColor(r.last.Status)}, {Text: "  " + when(r.last, time.Time{}, now)}})
+		lines = append(lines, d.Style.Wrap(screen.Line{{Text: "  last     "}, {Text: string(r.last.Status), Color: statusColor(r.last.Status)},
+			{Text: "  " + when(r.last, time.Time{}, now) + "  "}, {Text: esc(r.last.ID)}}, 11)...)
 	}
 	if words := skipWords(r.skips, now); words != "" {
 		lines = append(lines, screen.Text("  skipped  "+words))

@@ -24,14 +24,14 @@ func TestGoldenScreens(t *testing.T) {
 		{"list-failed", func(d *Desk) error {
 			return d.List(ListOptions{Selection: Selection{Statuses: []string{"failed,dead"}}, Sort: "updated"})
 		}},
-		{"show-running", func(d *Desk) error { return d.Show("20261201T100000.000-0000000005") }},
-		{"show-lost", func(d *Desk) error { return d.Show("20261201T100000.000-0000000007") }},
-		{"show-failed", func(d *Desk) error { return d.Show("20261201T100000.000-0000000002") }},
+		{"show-running", func(d *Desk) error { return d.Show("20261201T100000.000-0000000000000005") }},
+		{"show-lost", func(d *Desk) error { return d.Show("20261201T100000.000-0000000000000007") }},
+		{"show-failed", func(d *Desk) error { return d.Show("20261201T100000.000-0000000000000002") }},
 		{"schedules", (*Desk).Schedules},
 		{"schedules-next", func(d *Desk) error { return d.SchedulesNext("", "6") }},
-		{"why-lost", func(d *Desk) error { return d.Why("20261201T100000.000-0000000007") }},
-		{"why-retrying", func(d *Desk) error { return d.Why("20261201T100000.000-0000000004") }},
-		{"why-limit", func(d *Desk) error { return d.Why("20261201T120000.000-0000000020") }},
+		{"why-lost", func(d *Desk) error { return d.Why("20261201T100000.000-0000000000000007") }},
+		{"why-retrying", func(d *Desk) error { return d.Why("20261201T100000.000-0000000000000004") }},
+		{"why-limit", func(d *Desk) error { return d.Why("20261201T120000.000-0000000000000020") }},
 	}
 	for _, size := range sizes {
 		for _, v := range verbs {

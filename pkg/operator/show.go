@@ -105,7 +105,7 @@ func ownerWords(w *Worker, now time.Time) string {
 func (d *Desk) showLines(v *showView) []screen.Line {
 	t := v.task
 	head := screen.Line{{Text: "Task " + esc(t.ID), Color: screen.Bold}, {Text: "  "}, {Text: string(t.Status), Color: statusColor(t.Status)}}
-	lines := []screen.Line{head}
+	lines := d.Style.Wrap(head, 5) // whole: ids are copied from here
 	for _, f := range d.facts(v) {
 		if f.text == "" {
 			continue
@@ -144,7 +144,7 @@ func (d *Desk) facts(v *showView) []fact {
 		facts = append(facts, fact{name: "due", text: timed(t.NextRun, screen.Until(t.NextRun, now))})
 	}
 	facts = append(facts,
-		fact{name: "retries", text: fmt.Sprintf("%d of %d, crashes %d, executions %d", t.RetryCount, t.MaxRetry, t.CrashCount, t.Executions)},
+		fact{name: "retries", text: fmt.Sprintf("%s, crashes %d, executions %d", retryWords(t), t.CrashCount, t.Executions)},
 		fact{name: "timeout", text: d.timeoutWords(t)},
 		fact{name: "executor", text: executorWords(v)},
 	)
@@ -164,6 +164,15 @@ func (d *Desk) facts(v *showView) []fact {
 		facts = append(facts, fact{name: "environment", text: d.environmentWords(t.Type)})
 	}
 	return facts
+}
+
+// retryWords says how many of its retries a task has had. retry_count counts its
+// failures: the last one of a DEAD task had no retry after it.
+func retryWords(t *task.Task) string {
+	if t.RetryCount > t.MaxRetry {
+		return fmt.Sprintf("%d of %d, exhausted", t.MaxRetry, t.MaxRetry)
+	}
+	return fmt.Sprintf("%d of %d", t.RetryCount, t.MaxRetry)
 }
 
 // progressWords is progress with a bar where it says how far it is.

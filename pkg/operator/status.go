@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strings"
 	"time"
 
 	"nightshift/pkg/operator/cmdline"
@@ -284,7 +285,8 @@ func (d *Desk) Workers() error {
 	}
 	table := screen.Table{Style: d.Style, Columns: []screen.Column{
 		{Title: "WORKER", Min: 6, Keep: 9}, {Title: "STATE", Keep: 9}, {Title: "PID", Right: true, Keep: 5}, {Title: "SLOTS", Right: true, Keep: 4},
-		{Title: "STARTED", Keep: 3}, {Title: "HEARD", Keep: 6}, {Title: "VERSION", Min: 6, Keep: 2}, {Title: "WHAT", Min: 12, Good: 45, Keep: 8},
+		{Title: "STARTED", Keep: 3}, {Title: "HEARD", Keep: 6}, {Title: "VERSION", Min: 6, Keep: 2}, {Title: "WHAT", Min: 12, Good: 24, Keep: 8},
+		{Title: "PROGRESS", Min: 8, Good: 20, Keep: 7},
 	}}
 	for i := range workers {
 		w := &workers[i]
@@ -297,17 +299,14 @@ func (d *Desk) Workers() error {
 			if w.Slots() == 1 && e.CurrentTaskID == "" {
 				continue
 			}
-			what := "idle"
+			what, progress := "idle", screen.Cell{}
 			if e.CurrentTaskID != "" {
-				what = esc(e.CurrentTaskID)
-				if e.Progress != "" {
-					what += "  " + esc(e.Progress)
-				}
+				what, progress = esc(e.CurrentTaskID), screen.Cell{Text: esc(e.Progress)}
 				if !e.SlowSince.IsZero() {
-					what += "  slow: no progress for " + words(now.Sub(e.SlowSince))
+					progress = screen.Cell{Text: strings.TrimSpace(progress.Text + " slow " + words(now.Sub(e.SlowSince))), Color: screen.Yellow}
 				}
 			}
-			table.Row(screen.Cell{Text: "  " + esc(e.WorkerID)}, screen.Cell{}, screen.Cell{}, screen.Cell{}, screen.Cell{}, screen.Cell{}, screen.Cell{}, screen.Cell{Text: what})
+			table.Row(screen.Cell{Text: "  " + esc(e.WorkerID)}, screen.Cell{}, screen.Cell{}, screen.Cell{}, screen.Cell{}, screen.Cell{}, screen.Cell{}, screen.Cell{Text: what}, progress)
 		}
 	}
 	return table.Flush(d.Out)

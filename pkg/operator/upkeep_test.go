@@ -150,8 +150,8 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		"warning worker w3: dead: its process is gone [its supervisor starts it again; another worker takes over its tasks]",
 		"ok worker w4: stopped in good order 2 h ago []",
 		"bad worker w5: dead: its process is gone, but its lock is held by process 4711 (sleep) [end that process, or say takeover --force w5]",
-		"bad task 20261201T100000.000-0000000007: LOST: owner dead: its process is gone, but its lock is held by process 4711 (sleep)",
-		"warning task 20261201T100000.000-0000000006: RUNNING on w3: owner dead (its process is gone), will be taken over",
+		"bad task 20261201T100000.000-0000000000000007: LOST: owner dead: its process is gone, but its lock is held by process 4711 (sleep)",
+		"warning task 20261201T100000.000-0000000000000006: RUNNING on w3: owner dead (its process is gone), will be taken over",
 		"warning type clean_cvs: unfinished tasks bear it, and /etc/nightshift/nightshift.yaml does not know it",
 	} {
 		if !strings.Contains(got, want) {
@@ -237,10 +237,10 @@ func TestTakeoverNeedsProof(t *testing.T) {
 	}{
 		{"w1", false, ExitTryAgain, "worker w1 lives, as process 101; end its process first (kill 101), its supervisor starts it anew; or cancel the task"},
 		{"w1", true, ExitTryAgain, "worker w1 lives, as process 101"},
-		{"20261201T100000.000-0000000005", false, ExitTryAgain, "worker w1 lives, as process 101"},
+		{"20261201T100000.000-0000000000000005", false, ExitTryAgain, "worker w1 lives, as process 101"},
 		{"w5", false, ExitTryAgain, "the death of worker w5 is not proven: its process is gone, but its lock is held by process 4711 (sleep); end what holds it, or add --force to go on without proof"},
 		{"nobody", false, ExitNoInput, `there is neither a worker nor a task "nobody"`},
-		{"20261201T100000.000-0000000001", false, ExitInput, `task "20261201T100000.000-0000000001" is SUCCESS`},
+		{"20261201T100000.000-0000000000000001", false, ExitInput, `task "20261201T100000.000-0000000000000001" is SUCCESS`},
 		{"w4", false, ExitOK, ""},
 	} {
 		t.Run(fmt.Sprintf("%s %v", c.target, c.force), func(t *testing.T) {
@@ -284,17 +284,17 @@ func TestTakeover(t *testing.T) {
 	if err := d.TakeOver("w3", false); err != nil {
 		t.Fatal(err)
 	}
-	if want := "20261201T100000.000-0000000006: PENDING\n"; out.String() != want {
+	if want := "20261201T100000.000-0000000000000006: PENDING\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 	out.Reset()
-	if err := d.TakeOver("20261201T100000.000-0000000007", true); err != nil {
+	if err := d.TakeOver("20261201T100000.000-0000000000000007", true); err != nil {
 		t.Fatalf("%v %s", err, errOut.String())
 	}
-	if want := "20261201T100000.000-0000000007: PENDING\n"; out.String() != want {
+	if want := "20261201T100000.000-0000000000000007: PENDING\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
-	for _, id := range []string{"20261201T100000.000-0000000006", "20261201T100000.000-0000000007"} {
+	for _, id := range []string{"20261201T100000.000-0000000000000006", "20261201T100000.000-0000000000000007"} {
 		if got, err := n.store.Get(id); err != nil || got.Status != task.Pending || got.Reason != task.Takeover {
 			t.Errorf("%s is %s (%s), %v", id, got.Status, got.Reason, err)
 		}
@@ -334,7 +334,7 @@ func TestDatabaseVerbs(t *testing.T) {
 	})
 	t.Run("a check", func(t *testing.T) {
 		d, out, _ := n.desk(0, 0)
-		if err := d.DBCheck(true); err != nil || !strings.Contains(out.String(), "every page was read and is in order") {
+		if err := d.DBCheck(true); err != nil || !strings.Contains(out.String(), "every page was read and every index compared") {
 			t.Errorf("%v\n%s", err, out.String())
 		}
 	})

@@ -175,26 +175,43 @@ func (s Style) write(b *strings.Builder, l Line) {
 }
 
 // Wrap breaks a line that is wider than the style at its spaces; the lines that
-// follow are indented. A word wider than a line is cut by Print.
+// follow are indented. A word wider than a line (an id, a path) is broken where the
+// line ends, as a terminal does: nothing of it is lost.
 func (s Style) Wrap(l Line, indent int) []Line {
 	if s.Width <= 0 || l.Width() <= s.Width {
 		return []Line{l}
 	}
 	var lines []Line
 	current, used := Line{}, 0
+	begin := func() {
+		lines = append(lines, current)
+		current, used = Line{{Text: strings.Repeat(" ", indent)}}, indent
+	}
+	add := func(text string, c Color) {
+		if len(current) == 0 || current[len(current)-1].Color != c {
+			current = append(current, Span{Color: c})
+		}
+		current[len(current)-1].Text += text
+		used += Width(text)
+	}
 	for _, span := range l {
-		for i, word := range strings.SplitAfter(span.Text, " ") {
+		for _, word := range strings.SplitAfter(span.Text, " ") {
 			w := Width(strings.TrimRight(word, " "))
-			if used+w > s.Width && used > indent {
-				lines = append(lines, current)
-				current, used = Line{{Text: strings.Repeat(" ", indent)}}, indent
+			if used+w > s.Width && used > indent && w <= s.Width-indent {
+				begin()
 				word = strings.TrimLeft(word, " ")
 			}
-			if i == 0 || len(current) == 0 || current[len(current)-1].Color != span.Color {
-				current = append(current, Span{Color: span.Color})
+			for used+w > s.Width {
+				head := firstColumns(word, s.Width-used)
+				if head == "" && used <= indent {
+					break // not even one character has room
+				}
+				add(head, span.Color)
+				begin()
+				word = word[len(head):]
+				w = Width(strings.TrimRight(word, " "))
 			}
-			current[len(current)-1].Text += word
-			used += Width(word)
+			add(word, span.Color)
 		}
 	}
 	return append(lines, current)

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -275,5 +276,31 @@ func TestLongTableKeepsTheWidthsOfItsFirstPart(t *testing.T) {
 	}
 	if Width(lines[1][:strings.Index(lines[1], "PENDING")]) != Width(lines[2][:strings.Index(lines[2], "PENDING")]) {
 		t.Errorf("the columns moved:\n%s", b.String())
+	}
+}
+
+// TestWrapLosesNothing: a word wider than the line is broken, not cut: ids are
+// copied from there.
+func TestWrapLosesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		width, indent int
+		line          Line
+		want          []string
+	}{
+		"words":             {20, 2, Text("one two three four five six"), []string{"one two three four ", "  five six"}},
+		"a long word":       {20, 2, Line{{Text: "Task 0123456789012345678901234567890"}, {Text: "  FAILED", Color: Red}}, []string{"Task 012345678901234", "  5678901234567890  ", "  FAILED"}},
+		"wide characters":   {9, 1, Text("盘点仓库和摄像头"), []string{"盘点仓库", " 和摄像头"}},
+		"no room for them":  {1, 1, Text("盘点"), []string{"盘点"}},
+		"fits as it stands": {40, 2, Text("one two"), []string{"one two"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, l := range (Style{Width: c.width}).Wrap(c.line, c.indent) {
+				got = append(got, l.Plain())
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
 	}
 }

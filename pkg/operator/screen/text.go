@@ -123,6 +123,14 @@ func cutEnd(s string, width int, ascii bool) string {
 	return condition.Truncate(s, width-1, "") + ellipsis(ascii)
 }
 
+// firstColumns is the longest beginning of s that takes at most width columns.
+func firstColumns(s string, width int) string {
+	if width < 1 {
+		return ""
+	}
+	return condition.Truncate(s, width, "")
+}
+
 // lastColumns is the longest end of s that takes at most width columns.
 func lastColumns(s string, width int) string {
 	total := Width(s)
