@@ -133,7 +133,7 @@ func drainVerb() *cli.Command {
 			})}
 	}
 	return &cli.Command{
-		Name: "drain", Usage: "before maintenance: let running tasks finish, start no more", ArgsUsage: "", Category: controlCategory,
+		Name: "drain", Usage: "before maintenance: let running tasks finish, start no more", ArgsUsage: "[on|off]", Category: controlCategory,
 		Description: cmdline.Describe(
 			`drain on holds for all workers and through their restarts, until drain off. status shows it. Without a sub-verb it says whether it is on.`,
 			`drain on`, `drain off`, `drain --json`),
