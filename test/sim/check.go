@@ -43,7 +43,7 @@ func (n *night) check(u *users) Verdict {
 		n.checkWork(&t, &j)
 	}
 	n.checkEvents(u, rows)
-	if found, err := u.a.s.Check(true); err != nil || len(found) > 0 {
+	if found, err := u.a.s.Check(store.Indexes); err != nil || len(found) > 0 {
 		n.wrong("I8 the file: %v %v", found, err)
 	}
 	n.conclude(&v)
