@@ -515,28 +515,50 @@ func TestRenewalsLeaveUpdatedAtAlone(t *testing.T) {
 	}
 }
 
-// TestSC04CountsAreExact, whatever their sizes.
+// TestSC04CountsAreExact, whatever their sizes: small ones, large ones that are
+// stepped through, and the largest, which is what the others leave of the total.
 func TestSC04CountsAreExact(t *testing.T) {
-	s := newStore(t, Options{})
-	want := map[task.Status]int64{task.Pending: countCheap + 5, task.Success: countCheap + 7, task.Cancelled: countCheap + 9, task.Paused: 3}
-	c := rawConn(t, s.Path())
-	if err := c.script(`DROP TRIGGER tasks_insert_rules; DROP TRIGGER tasks_insert_guard`); err != nil {
-		t.Fatal(err)
+	type group struct {
+		status   task.Status
+		n        int64
+		due      bool
+		lateness string // of next_run_time
 	}
-	for status, n := range want {
-		sql := fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < %d)
-			INSERT INTO tasks(task_id, task_type, status) SELECT '%s' || i, 'a', '%s' FROM n`, n, status, status)
-		if err := c.script(sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := s.Count()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, status := range task.Statuses() {
-		if got[status] != want[status] {
-			t.Errorf("%s: %d, want %d", status, got[status], want[status])
-		}
+	const past, future = "-1 hour", "+1 day"
+	for name, groups := range map[string][]group{
+		"few":             {{task.Pending, 3, true, past}, {task.Retrying, 2, false, future}, {task.Dead, 4, false, past}},
+		"some large ones": {{task.Pending, countCheap + 5, true, past}, {task.Success, countCheap + 7, false, past}, {task.Cancelled, countCheap + 9, false, past}, {task.Paused, 3, false, past}},
+		"mostly finished": {{task.Success, 3 * countCheap, false, past}, {task.Failed, 5, false, past}, {task.Pending, 6, true, past}, {task.Pending, 7, false, future}},
+		"mostly due":      {{task.Pending, 3 * countCheap, true, past}, {task.Pending, 11, false, future}, {task.Retrying, 12, true, past}},
+		"mostly later":    {{task.Pending, 3 * countCheap, false, future}, {task.Pending, 13, true, past}, {task.Retrying, 14, false, future}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t, Options{})
+			c := rawConn(t, s.Path())
+			if err := c.script(`DROP TRIGGER tasks_insert_rules; DROP TRIGGER tasks_insert_guard`); err != nil {
+				t.Fatal(err)
+			}
+			want := Tally{Counts: map[task.Status]int64{}}
+			for i, g := range groups {
+				if err := c.script(fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < %d)
+					INSERT INTO tasks(task_id, task_type, status, next_run_time)
+					SELECT '%d-' || i, 'a', '%s', strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', 'now', '%s') FROM n`, g.n, i, g.status, g.lateness)); err != nil {
+					t.Fatal(err)
+				}
+				want.Counts[g.status] += g.n
+				if g.due {
+					want.Due += g.n
+				}
+			}
+			got, err := s.Tally(time.Now())
+			if err != nil || got.Due != want.Due {
+				t.Errorf("%d due, want %d, %v", got.Due, want.Due, err)
+			}
+			for _, status := range task.Statuses() {
+				if got.Counts[status] != want.Counts[status] {
+					t.Errorf("%s: %d, want %d", status, got.Counts[status], want.Counts[status])
+				}
+			}
+		})
 	}
 }

@@ -21,6 +21,8 @@ func (s *Store) Get(id string) (t task.Task, err error) {
 var (
 	sqlTotal = define(`SELECT count(*)
 	FROM tasks`)
+	sqlSpan = define(`SELECT (SELECT max(rowid) FROM tasks) - (SELECT min(rowid) FROM tasks) + 1`)
+
 	countAll   = defineCount(`status = ?1`)
 	countDue   = defineCount(`status = ?1 AND next_run_time <= ?2`)
 	countLater = defineCount(`status = ?1 AND next_run_time > ?2`)
@@ -73,9 +75,10 @@ func tallyParts(now string) []part {
 	}
 }
 
-// Tally counts the tasks in each state and those that are due, exactly. A count of
-// rows that SQLite must step through costs twice what the total does, which it adds
-// up from its pages: the last of the large parts is what the others leave of it.
+// Tally counts the tasks in each state and those that are due, exactly. Stepping
+// through the rows of an index costs half as much again as adding up all rows by
+// their pages: where the last part may be most of the table, it is what the others
+// leave of that sum.
 func (s *Store) Tally(now time.Time) (t Tally, err error) {
 	err = s.snapshot("count", func(c *conn) (err error) {
 		t, err = tally(c, task.FormatTime(now))
@@ -94,10 +97,10 @@ func tally(c *conn, now string) (t Tally, err error) {
 		}
 	}()
 	t.Counts = make(map[task.Status]int64, len(task.Statuses()))
-	var rest int64
+	var counted int64
 	put := func(p part, n int64) {
 		t.Counts[p.status] += n
-		rest -= n
+		counted += n
 		if p.due {
 			t.Due += n
 		}
@@ -105,9 +108,6 @@ func tally(c *conn, now string) (t Tally, err error) {
 	count := func(q *query, args ...any) (n int64, err error) {
 		_, err = c.one(q, func(r row) { n = r.int(0) }, args...)
 		return n, err
-	}
-	if rest, err = count(sqlTotal); err != nil {
-		return t, err
 	}
 	var large []part
 	for _, p := range tallyParts(now) {
@@ -122,13 +122,22 @@ func tally(c *conn, now string) (t Tally, err error) {
 		put(p, n)
 	}
 	for i, p := range large {
-		n := rest
-		if last := i == len(large)-1; !last {
-			if n, err = count(p.how.all, p.args...); err != nil {
+		q, args, others := p.how.all, p.args, int64(0)
+		if i == len(large)-1 {
+			// The numbers of the first and the last row tell how many there are at most.
+			span, err := count(sqlSpan)
+			if err != nil {
 				return t, err
 			}
+			if span-counted > span/3*2 {
+				q, args, others = sqlTotal, nil, counted
+			}
 		}
-		put(p, n)
+		n, err := count(q, args...)
+		if err != nil {
+			return t, err
+		}
+		put(p, n-others)
 	}
 	return t, nil
 }
