@@ -183,7 +183,7 @@ func executorCells(v *StatusView, s screen.Style, r executorRow) []screen.Cell {
 func progressCell(progress string, s screen.Style) string {
 	bar, room := 12, 30
 	if s.Width > 0 {
-		bar, room = min(max(s.Width/10, 6), 22), max(s.Width/8, 12)
+		bar, room = min(max(s.Width/10, 6), 22), max(s.Width/8, 8)
 	}
 	text := screen.Shorten(esc(progress), room, s.ASCII)
 	if f, ok := screen.Fraction(progress); ok {
