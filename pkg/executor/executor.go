@@ -144,17 +144,24 @@ func (x *Execution) Progress() string {
 // it, or an earlier one may have.
 func (x *Execution) LeavesDir() bool { return x.hasDir.Load() || x.Task.Executions > 1 }
 
-// Slow reports whether progress has stood still for the type's SlowAfter, and
-// whether this is the first call that says so since it last moved.
-func (x *Execution) Slow(now time.Time) (slow, first bool) {
+// Slow reports whether progress has stood still for the type's SlowAfter.
+func (x *Execution) Slow(now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.Type.SlowAfter <= 0 || now.Sub(x.progressAt) < x.Type.SlowAfter {
-		return false, false
-	}
-	first = !x.slow
-	x.slow = true
-	return true, first
+	return x.isSlow(now)
+}
+
+// NoticeSlow is Slow for the one who tells of it: true once, until progress moves.
+func (x *Execution) NoticeSlow(now time.Time) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	first := x.isSlow(now) && !x.slow
+	x.slow = x.slow || first
+	return first
+}
+
+func (x *Execution) isSlow(now time.Time) bool {
+	return x.Type.SlowAfter > 0 && now.Sub(x.progressAt) >= x.Type.SlowAfter
 }
 
 // SlowSince is when the progress of a slow execution last moved.

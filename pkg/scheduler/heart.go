@@ -81,7 +81,7 @@ func (h *Heart) fill(now time.Time) map[string]int64 {
 			continue
 		}
 		r.CurrentTaskID, r.Progress = x.Task.ID, x.Progress()
-		if slow, _ := x.Slow(now); slow {
+		if x.Slow(now) {
 			r.SlowSince = x.SlowSince()
 		}
 		told[r.WorkerID] = x.Task.ExecID

@@ -193,7 +193,7 @@ func (l *loop) noticeSlow(now time.Time) {
 		if x == nil {
 			continue
 		}
-		if _, first := x.Slow(now); !first {
+		if !x.NoticeSlow(now) {
 			continue
 		}
 		l.s.log.Warn("task is slow: its progress has not moved", "task", x.Task.ID, "exec", x.Task.ExecID,
