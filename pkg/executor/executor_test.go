@@ -446,12 +446,12 @@ func TestSlowIsSaidOncePerStandstill(t *testing.T) {
 	}))
 	r.clock.advance(10 * time.Minute)
 	for i, want := range []bool{true, false} {
-		if slow, first := r.x.Slow(r.clock.Now()); !slow || first != want {
-			t.Errorf("look %d: slow %v first %v", i, slow, first)
+		if now := r.clock.Now(); !r.x.Slow(now) || r.x.NoticeSlow(now) != want || !r.x.Slow(now) {
+			t.Errorf("look %d: the notice is not %v, or the task is not slow", i, want)
 		}
 	}
 	step <- struct{}{}
-	eventually(t, "movement", func() bool { slow, _ := r.x.Slow(r.clock.Now()); return !slow })
+	eventually(t, "movement", func() bool { return !r.x.Slow(r.clock.Now()) })
 	close(step)
 	r.wait(t)
 }
