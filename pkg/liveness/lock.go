@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,6 +58,30 @@ type HeldError struct {
 	// Taker took the lock itself and still lives: a worker that no supervisor started.
 	// PID 0 when it was handed on, as a supervisor does, or its taker is gone.
 	Taker Process
+}
+
+// HeldBy looks who holds the owner's lock at path: a *HeldError, or what kept it from
+// looking.
+func HeldBy(path string, dev, ino uint64) error { return heldError(path, dev, ino) }
+
+// Abandoned reports that the owner is dead and only what it left behind keeps its lock:
+// no holder took it, and none is a worker that a supervisor started (its supervisor took
+// the lock, holds it until the worker runs, and gave it this id). Who cannot be looked at
+// counts as a worker.
+func (e *HeldError) Abandoned(workerID string) bool {
+	if e.Taker.PID != 0 || len(e.Holders) == 0 {
+		return false
+	}
+	workers, err := Sweep{Env: []string{"NIGHTSHIFT_WORKER_ID=" + workerID}}.Find()
+	if err != nil {
+		return false
+	}
+	for _, h := range e.Holders {
+		if slices.ContainsFunc(workers, func(w Process) bool { return w.PID == h.PID }) {
+			return false
+		}
+	}
+	return true
 }
 
 func (e *HeldError) Error() string {

@@ -89,8 +89,8 @@ func (k *kernel) Signal(o *scheduler.Owner, kill bool) error {
 }
 
 // Hunt implements scheduler.Kernel. With the lock in hand all that bears the dead
-// worker's mark goes; without it only what its recorded executions started,
-// because a new incarnation of that worker may be on its way.
+// worker's mark goes; without it what its recorded executions started, and what
+// keeps the lock without being a worker: a new incarnation may be on its way.
 func (k *kernel) Hunt(o *scheduler.Owner, proven bool) (left []string, err error) {
 	sweeps := []liveness.Sweep{{Mark: o.LockPath, LockDev: o.LockDev, LockIno: o.LockIno}}
 	if !proven {
@@ -109,13 +109,32 @@ func (k *kernel) Hunt(o *scheduler.Owner, proven bool) (left []string, err error
 		}
 	}
 	if !proven {
-		holders, err := liveness.Holders(o.LockPath, o.LockDev, o.LockIno)
+		holders, err := k.holders(o)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range holders {
-			left = append(left, p.String())
-		}
+		left = append(left, holders...)
 	}
 	return left, nil
+}
+
+// holders names who keeps a dead worker's lock, and kills them when they are only
+// what it left behind, such as `env -i setsid program &` in a script. They are killed
+// by identity: whoever takes the lock after the look is not met.
+func (k *kernel) holders(o *scheduler.Owner) (names []string, err error) {
+	var held *liveness.HeldError
+	if err := liveness.HeldBy(o.LockPath, o.LockDev, o.LockIno); !errors.As(err, &held) {
+		return nil, err
+	}
+	abandoned := held.Abandoned(o.WorkerID)
+	for _, p := range held.Holders {
+		names = append(names, p.String())
+		if !abandoned {
+			continue
+		}
+		if err := liveness.Kill(p, syscall.SIGKILL); err != nil && !errors.Is(err, liveness.ErrGone) {
+			return names, err
+		}
+	}
+	return names, nil
 }

@@ -58,7 +58,7 @@ func (p *process) takeLock() error {
 		if !errors.As(err, &held) {
 			return exit(ExitTempFail, "lock of worker %s: %w", p.id, err)
 		}
-		if tried || held.Taker.PID != 0 || len(held.Holders) == 0 || p.anyWorker(held.Holders) {
+		if tried || !held.Abandoned(p.id) {
 			return exit(ExitConfig, "worker id %s is taken: %w; stop that one, or start this one with another --id", p.id, held)
 		}
 		// The worker that held it is dead; what it left behind keeps the descriptor.
@@ -67,24 +67,6 @@ func (p *process) takeLock() error {
 			return err
 		}
 	}
-}
-
-// anyWorker reports that one of the holders is a worker that a supervisor
-// started, and not something that a task left behind. Who cannot be looked at
-// counts as one.
-func (p *process) anyWorker(holders []liveness.Process) bool {
-	workers, err := liveness.Sweep{Env: []string{"NIGHTSHIFT_WORKER_ID=" + p.id}}.Find()
-	if err != nil {
-		return true
-	}
-	for _, h := range holders {
-		for _, w := range workers {
-			if w.PID == h.PID {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // leftoverWait bounds the hunt for what an earlier life left behind: SIGKILL

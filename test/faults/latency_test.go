@@ -120,3 +120,30 @@ func judgeTimes(t *testing.T, what string, times []time.Duration, bound time.Dur
 		t.Errorf("%s: p50 %v, even for a busy machine beyond %v", what, at(.5), busy*bound)
 	}
 }
+
+// TestTakeOverFromUnderAStray: what a task has left behind, without its environment
+// and outside of its session, keeps the dead worker's lock. It is no proof of life.
+func TestTakeOverFromUnderAStray(t *testing.T) {
+	v := play(t, night.Options{
+		Workers: -1, Free: 3, Slots: 2, NoLoop: true, Mix: []string{"escape"}, Backlog: 12, Level: true,
+		Script: func(st *night.Stage) error {
+			for i := range 6 {
+				id := fmt.Sprintf("h%d", 1+i%3)
+				if err := st.Wait(id+" runs tasks", 60*time.Second, func() bool { return len(st.Scripts(id)) > 0 }); err != nil {
+					return err
+				}
+				st.Want(id, false)
+				if err := killBusy(st, id); err != nil {
+					return err
+				}
+				st.Did("kill worker")
+				if err := st.Wait("its tasks run elsewhere", 30*time.Second, func() bool { return st.Waiting() == 0 }); err != nil {
+					return err
+				}
+				st.Want(id, true)
+			}
+			return nil
+		},
+	})
+	judgeTimes(t, "task of a worker whose lock a stray keeps, to running elsewhere", v.Again, 3*time.Second)
+}
