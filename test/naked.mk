@@ -20,6 +20,10 @@ powercut: | need-go need-gcc ## CUTS=10000 power cuts under load on a disk of it
 mutation: | need-go need-gcc ## break the protocol on purpose, one rule at a time: each must fail a test
 	NIGHTSHIFT_LONG=1 $(GO) test -count=1 -timeout 0 -v ./test/mutation
 
+.PHONY: proof
+proof: | need-go need-gcc ## all of it in one go (root): kills, stops, power cuts, failpoints, simulation, sequences; one table
+	@$(GO) run ./test/proof $(PROOF)
+
 # In its directory: there go test shows the report of a run that passes, too.
 .PHONY: simulate
 simulate: | need-go need-gcc ## HOURS=2000 of faults in virtual time, on all cores; SEED=… is the first night's

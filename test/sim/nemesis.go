@@ -7,7 +7,7 @@ import (
 )
 
 // faultEvery is the mean time between two faults.
-const faultEvery = time.Minute
+const faultEvery = 55 * time.Second
 
 // nemesis does harm. It is the one goroutine that draws from its source.
 type nemesis struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,8 +40,20 @@ type Options struct {
 	Follow int  // how many lines of the trace a verdict keeps
 }
 
-// The machine: workers under the supervisor, and one that a person starts.
-var supervised = []string{"w1", "w2"}
+// crew is who works on the machine: workers under the supervisor, and perhaps one
+// that a person starts.
+type crew struct {
+	supervised []string
+	byHand     bool
+}
+
+// crews: each night's seed draws one of them. What three workers hide from two, the
+// other nights show (swarm testing, Groce et al., ISSTA 2012).
+var crews = []crew{
+	{[]string{"w1", "w2"}, true},
+	{[]string{"w1", "w2"}, false},
+	{[]string{"w1"}, true},
+}
 
 const (
 	byHand       = "w3"
@@ -52,7 +65,8 @@ const (
 
 // night is one run.
 type night struct {
-	o   Options
+	o Options
+	crew
 	m   *machine
 	db  *database
 	eff *effects
@@ -78,6 +92,7 @@ func newNight(o Options) *night {
 		o: o, programLimit: 2, hash: fnv.New64a(),
 		faults: map[string]int{}, counts: map[string]int{}, moves: map[task.Transition]int{},
 	}
+	n.crew = crews[rand.New(rand.NewPCG(o.Seed, 1)).IntN(len(crews))]
 	n.m = newMachine(n)
 	n.eff = newEffects(n)
 	n.db = &database{n: n, path: filepath.Join(o.Dir, "nightshift.db"), watchers: map[*proc]chan struct{}{}}
@@ -95,7 +110,9 @@ func Run(o Options) Verdict {
 		return Verdict{Seed: o.Seed, Wrong: []string{"I8 " + err.Error()}}
 	}
 	n.startSupervisor()
-	n.after(10*time.Millisecond, n.startByHand) // not at one instant: the order of births is the run's
+	if n.byHand {
+		n.after(10*time.Millisecond, n.startByHand) // not at one instant: the order of births is the run's
+	}
 	u.begin()
 	if !o.Calm {
 		n.rage(u)

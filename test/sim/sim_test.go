@@ -17,6 +17,7 @@ import (
 
 var (
 	hours  = flag.Float64("hours", 0, "simulated hours with faults; 0: the slice of CI")
+	budget = flag.Duration("budget", 0, "start no night after this; 0: none is left out")
 	seed   = flag.Uint64("seed", 0, "the first seed; with -hours")
 	follow = flag.Int("follow", 0, "print so many last lines of a failing night's trace")
 )
@@ -64,8 +65,9 @@ func tell(t *testing.T, hours float64, v *Verdict) {
 
 // total adds up nights.
 type total struct {
-	mu sync.Mutex
-	v  Verdict
+	mu     sync.Mutex
+	nights int
+	v      Verdict
 }
 
 func (s *total) add(v *Verdict) {
@@ -74,6 +76,7 @@ func (s *total) add(v *Verdict) {
 	if s.v.Faults == nil {
 		s.v.Faults, s.v.Counts, s.v.Ended, s.v.Moves = map[string]int{}, map[string]int{}, map[string]int{}, map[task.Transition]int{}
 	}
+	s.nights++
 	s.v.Hours += v.Hours
 	s.v.Tasks += v.Tasks
 	s.v.Executions += v.Executions
@@ -92,7 +95,7 @@ func (s *total) add(v *Verdict) {
 	}
 }
 
-func (s *total) report(nights int, first uint64, took time.Duration) string {
+func (s *total) report(first uint64, took time.Duration) string {
 	v := &s.v
 	word := "ok"
 	if len(v.Wrong) > 0 {
@@ -100,7 +103,7 @@ func (s *total) report(nights int, first uint64, took time.Duration) string {
 	}
 	return fmt.Sprintf("faults:  %s\nanswers: %s\nended:   %s; %d steps repeated\nsimulation: %s hours=%.0f faults=%d tasks=%d executions=%d lost=%d overlaps=%d illegal=%d others=%d seeds=%d..%d took=%v",
 		list(v.Faults), list(v.Counts), list(v.Ended), v.Repeats, word, v.Hours.Hours(), v.Injected(), v.Tasks, v.Executions,
-		v.Lost, v.Overlaps, v.Illegal, len(v.Wrong)-v.Lost-v.Overlaps-v.Illegal, first, first+uint64(nights)-1, took.Round(time.Second))
+		v.Lost, v.Overlaps, v.Illegal, len(v.Wrong)-v.Lost-v.Overlaps-v.Illegal, first, first+uint64(s.nights)-1, took.Round(time.Second))
 }
 
 func list(m map[string]int) string {
@@ -119,6 +122,9 @@ func simulate(t *testing.T, first uint64, nights int, each float64) {
 		for i := range nights {
 			t.Run(fmt.Sprint(first+uint64(i)), func(t *testing.T) {
 				t.Parallel()
+				if *budget > 0 && time.Since(began) > *budget {
+					t.Skip("the time is up")
+				}
 				v := live(t, Options{Seed: first + uint64(i), Hours: each})
 				sum.add(&v)
 				t.Logf("trace %016x", v.Hash)
@@ -126,8 +132,8 @@ func simulate(t *testing.T, first uint64, nights int, each float64) {
 			})
 		}
 	})
-	fmt.Println(sum.report(nights, first, time.Since(began)))
-	if float64(nights)*each < enough {
+	fmt.Println(sum.report(first, time.Since(began)))
+	if sum.v.Hours.Hours() < enough {
 		return
 	}
 	for _, move := range task.Transitions() {

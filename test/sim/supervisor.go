@@ -44,7 +44,7 @@ type slot struct {
 
 func (n *night) startSupervisor() {
 	s := &supervisor{n: n, p: n.m.spawn("supervisor", "supervisor", nil), wake: make(chan struct{}, 1), rolling: -1}
-	for _, id := range supervised {
+	for _, id := range n.supervised {
 		s.slots = append(s.slots, &slot{id: id})
 	}
 	s.p.bury = s.bury
