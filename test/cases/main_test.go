@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sort"
 	"strconv"
 	"strings"
@@ -141,15 +142,41 @@ func clean(t *testing.T, s *rig.System, ids ...string) {
 	}
 }
 
-// killTree kills -9 the supervisor, the worker and the scripts at once.
+// killAll kills -9 the supervisor, the worker and the scripts; what these started
+// while they were looked up is killed, too, and then everything is gone.
 func killAll(t *testing.T, s *rig.System) {
 	t.Helper()
-	pids := s.Marked()
 	s.Signal(s.Supervisor(), syscall.SIGKILL)
-	for _, pid := range pids {
-		s.Signal(pid, syscall.SIGKILL)
-	}
+	s.Until("everything is killed", patience, func() bool {
+		pids := s.Marked()
+		for _, pid := range pids {
+			s.Signal(pid, syscall.SIGKILL)
+		}
+		return len(pids) == 0 && !locked(t, s)
+	})
 	s.Kill()
+}
+
+// locked reports that a lock of a worker is held: until the last thread of a killed
+// process is gone, long after its memory.
+func locked(t *testing.T, s *rig.System) bool {
+	t.Helper()
+	paths, err := filepath.Glob(s.Path("data/run/w*.lock"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no locks: %v", err)
+	}
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+		f.Close() // opened for reading
+		if err != nil {
+			return true
+		}
+	}
+	return false
 }
 
 const patience = 60 * time.Second

@@ -203,6 +203,7 @@ func (e *effects) hasEnded(id string, size int64) {
 		e.tasks[id] = t
 	}
 	t.finalAt = max(size, 1)
+	delete(e.kills, id) // it ended before its worker was killed: there is nothing to time
 }
 
 // still tells that a task did not run between two looks, when the file had these

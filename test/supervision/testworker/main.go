@@ -72,21 +72,24 @@ func main() {
 
 // live says R and then a byte each beat, and obeys signals.
 func live(signals chan os.Signal) {
-	word, ready := byte(liveness.SaysReady), false
+	ready := false
 	for ticker := time.NewTicker(*beat); ; {
-		if _, hung := fault("silent"); !hung && say(word, ready) {
-			note("drains", "%d supervisor gone", os.Getpid())
-			drain()
-		}
+		word := byte(liveness.SaysAlive)
+		// Each switch is read once a round: a test may throw it at any moment.
 		if _, never := fault("noready"); !ready && !never {
-			ready = true
-			note("ready", "%d %d", os.Getpid(), time.Now().UnixNano())
-		}
-		word = liveness.SaysAlive
-		if _, stalled := fault("stall"); !ready {
-			word = liveness.SaysReady // as soon as it may
-		} else if stalled {
+			word = liveness.SaysReady
+		} else if _, stalled := fault("stall"); ready && stalled {
 			word = liveness.SaysStalled
+		}
+		if _, hung := fault("silent"); !hung {
+			if say(word) {
+				note("drains", "%d supervisor gone", os.Getpid())
+				drain()
+			}
+			if word == liveness.SaysReady {
+				ready = true
+				note("ready", "%d %d", os.Getpid(), time.Now().UnixNano())
+			}
 		}
 		select {
 		case <-ticker.C:
@@ -102,10 +105,7 @@ func live(signals chan os.Signal) {
 }
 
 // say writes one byte; gone reports that nobody listens any more.
-func say(b byte, ready bool) (gone bool) {
-	if _, never := fault("noready"); never && !ready {
-		b = liveness.SaysAlive
-	}
+func say(b byte) (gone bool) {
 	if _, on := fault("close"); on {
 		return false
 	}
@@ -118,7 +118,7 @@ func drain() {
 		d, err := time.ParseDuration(strings.TrimSpace(text))
 		check(err)
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(*beat) {
-			say(liveness.SaysDraining, true)
+			say(liveness.SaysDraining)
 		}
 	}
 	note("ends", "%d", os.Getpid())
