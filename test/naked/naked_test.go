@@ -24,7 +24,7 @@ func TestNights(t *testing.T) {
 	if err := night.Build(bin, false); err != nil {
 		t.Fatal(err)
 	}
-	long := 110 * time.Second
+	long := 60 * time.Second
 	if testing.Short() {
 		long = 10 * time.Second
 	}

@@ -51,7 +51,7 @@ func (m *Measurement) add(name string, v float64) {
 }
 
 func (m *Measurement) sample(s *Stage) {
-	for _, p := range s.n.nem.find(func(p *process) bool { return p.env["NAKED"] != "" && p.env["NIGHTSHIFT_TASK_ID"] == "" }) {
+	for _, p := range s.n.nem.find(func(p *process) bool { return p.env["NAKED"] != "" && p.env["NIGHTSHIFT_TASK_ID"] == "" && !p.forked }) {
 		name := p.comm
 		if p.comm == "worker" {
 			name = s.n.nem.workerID(&p)

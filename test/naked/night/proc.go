@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,11 +20,12 @@ type process struct {
 	state     byte
 	comm      string
 	env       map[string]string
+	forked    bool // by a worker, which it still looks like: it has not begun its program yet
 }
 
 // isWorker: a worker, not what it runs.
 func (p *process) isWorker() bool {
-	return p.env["NAKED"] != "" && p.env["NIGHTSHIFT_TASK_ID"] == "" && p.comm == "worker"
+	return p.env["NAKED"] != "" && p.env["NIGHTSHIFT_TASK_ID"] == "" && p.comm == "worker" && !p.forked
 }
 
 func (p *process) isScript() bool { return p.env["NIGHTSHIFT_TASK_ID"] != "" }
@@ -55,6 +57,9 @@ func (g *ground) processes() []process {
 			}
 		}
 		found = append(found, p)
+	}
+	for i := range found {
+		found[i].forked = slices.ContainsFunc(found, func(q process) bool { return q.pid == found[i].ppid && q.comm == "worker" })
 	}
 	return found
 }
