@@ -98,34 +98,20 @@ func (l *loop) verdict() error {
 	return nil
 }
 
-// startAll puts tasks that are RUNNING under our executors into their slots. Executions
-// that are over before all have started go to the database meanwhile: it is as long at
-// work with a batch of short tasks as the loop is, and each has a core.
+// startAll puts tasks that are RUNNING under our executors into their slots. It takes
+// in the ends of short ones as it goes: the next turn then has nearly all of a batch, and
+// a batch that falls apart into two costs two COMMITs.
 func (l *loop) startAll(claimed []task.Task, set *Settings) {
 	l.occupy(claimed)
 	for i := range claimed {
-		if i%startChunk == 0 {
-			l.overlap()
-		}
 		l.start(claimed[i], set)
+		if i%startChunk == startChunk-1 {
+			l.gather()
+		}
 	}
 }
 
-const startChunk = 32
-
-// overlap begins the next turn when enough has ended for one: a COMMIT for a few
-// would only delay that of the many.
-func (l *loop) overlap() {
-	if l.turning != nil {
-		return
-	}
-	l.gather()
-	if len(l.ended) > 0 && overlapShare*len(l.ended) >= len(l.s.cfg.Slots) {
-		l.step()
-	}
-}
-
-const overlapShare = 3
+const startChunk = 8
 
 // occupy takes the claimed tasks' slots out of those that are idle.
 func (l *loop) occupy(claimed []task.Task) {
@@ -177,11 +163,18 @@ func (l *loop) end(c executor.Completion) {
 	}
 }
 
-// gather takes the other ends that are there by now. Short tasks that started
-// together end together: without it the first of them would get a transaction of
-// its own, and every second COMMIT would be for one task.
+// gather takes the other ends that are there by now, and those that come while it
+// does. Short tasks that started together end together: without it the first of them
+// would get a transaction of its own, and every second COMMIT would be for one task.
 func (l *loop) gather() {
-	runtime.Gosched()
+	for before := -1; before < len(l.ended); {
+		before = len(l.ended)
+		runtime.Gosched()
+		l.takeEnds()
+	}
+}
+
+func (l *loop) takeEnds() {
 	for {
 		select {
 		case c := <-l.s.ends:

@@ -54,6 +54,9 @@ func (g *guests) came(now time.Time) {
 		close(*told)
 		return
 	}
+	if now.UnixNano() > g.until.Load() {
+		g.here.Store(0) // the others have had their time, or are neighbours that stay
+	}
 	g.here.Add(1)
 	g.until.Store(now.Add(guestTime).UnixNano())
 }

@@ -103,3 +103,21 @@ func TestOurOwnConnectionsAreNoGuests(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Neighbours open the file at their start, and stay. They must not be counted with a
+// stranger who comes later: everyone would make room long after he has left.
+func TestNeighboursThatStayAreNoGuests(t *testing.T) {
+	var g guests
+	now := time.Now()
+	for i := range 4 {
+		g.came(now.Add(time.Duration(i) * time.Millisecond))
+	}
+	g.came(now.Add(2 * guestTime))
+	if n := g.here.Load(); n != 1 {
+		t.Errorf("%d guests, want the one who has just come", n)
+	}
+	g.left()
+	if n := g.here.Load(); n != 0 {
+		t.Errorf("%d guests after the last one has left", n)
+	}
+}
