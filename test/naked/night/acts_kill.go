@@ -25,6 +25,7 @@ func (m *nemesis) kill(p *process) bool {
 		return false
 	}
 	m.n.tally.count(p, m.n.sys)
+	m.n.sys.noticed(p.pid)
 	return true
 }
 

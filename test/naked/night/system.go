@@ -76,10 +76,10 @@ func (s *system) up() {
 // down ends everything gracefully and says what did not end as promised (I13).
 func (s *system) down(limit time.Duration) []string {
 	for _, k := range s.keepers {
-		k.want(false)
-		k.settle() // one that has not set up its signals yet dies of TERM like any program
+		k.settle()
 	}
 	for _, k := range s.keepers {
+		k.want(false)
 		k.signal(syscall.SIGTERM)
 	}
 	deadline := time.Now().Add(limit)
@@ -246,12 +246,34 @@ func (k *keeper) wait(limit time.Duration) bool {
 	}
 }
 
-// settle waits until the process is past its start.
+// settle waits until the process is up and has set up its signals: one that has not dies
+// of TERM like any program, and so, to all appearance, does one that was just killed.
 func (k *keeper) settle() {
+	for deadline := time.Now().Add(30 * time.Second); !k.settled() && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (k *keeper) settled() bool {
 	k.mu.Lock()
-	since := k.since
-	k.mu.Unlock()
-	time.Sleep(time.Until(since.Add(2 * time.Second)))
+	defer k.mu.Unlock()
+	if !k.wanted {
+		return true
+	}
+	if k.cmd == nil || time.Since(k.since) < 2*time.Second {
+		return false
+	}
+	p := process{pid: k.cmd.Process.Pid}
+	return p.readStat() && p.state != 'Z'
+}
+
+// noticed waits until the keeper of a process that was killed knows of it.
+func (s *system) noticed(pid int) {
+	for _, k := range s.keepers {
+		if k.pid() == pid {
+			k.wait(2 * time.Second)
+		}
+	}
 }
 
 func (k *keeper) ended() string {
