@@ -116,7 +116,7 @@ func stopIdle(st *night.Stage, pid int) bool {
 		if !st.Signal(pid, syscall.SIGSTOP) {
 			return false
 		}
-		if !st.HoldsDatabase(pid) {
+		if st.Stopped(pid, 10*time.Second) && !st.HoldsDatabase(pid) {
 			return true
 		}
 		st.Signal(pid, syscall.SIGCONT)

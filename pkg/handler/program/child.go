@@ -22,6 +22,7 @@ type child struct {
 	mu     sync.Mutex
 	buried bool
 	status syscall.WaitStatus
+	stolen error // the status could not be had: the zero one would say success
 }
 
 func newChild(pid, pidfd int, o spawnOrder) *child {
@@ -78,9 +79,9 @@ func (c *child) reap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		_, err := syscall.Wait4(c.pid, &c.status, 0, nil)
-		if err != syscall.EINTR {
-			break // ECHILD can't be: nobody else waits for it
+		_, c.stolen = syscall.Wait4(c.pid, &c.status, 0, nil)
+		if c.stolen != syscall.EINTR {
+			break // ECHILD: something in this process waits for any child
 		}
 	}
 	c.buried = true

@@ -29,7 +29,7 @@ func (l *lastLine) feed(p []byte) {
 			l.complete()
 			break
 		}
-		if !blank(p[begin:end]) {
+		if !blank(drawn(p[begin:end])) {
 			l.restart()
 			l.extend(p[begin:end])
 			l.complete()
@@ -53,15 +53,14 @@ func (l *lastLine) restart() { l.line, l.over, l.cr = l.line[:0], false, false }
 
 // extend adds to the line in hand; p holds no newline.
 func (l *lastLine) extend(p []byte) {
-	body := bytes.TrimRight(p, "\r")
-	if len(body) == 0 {
+	trimmed := bytes.TrimRight(p, "\r")
+	if len(trimmed) == 0 {
 		l.cr = l.cr || len(p) > 0
 		return
 	}
-	i := bytes.LastIndexByte(body, '\r')
-	if l.cr || i >= 0 {
+	body := drawn(p)
+	if l.cr || len(body) < len(trimmed) {
 		l.restart()
-		body = body[i+1:]
 	}
 	l.cr = p[len(p)-1] == '\r'
 	if room := l.max - len(l.line); len(body) > room {
@@ -69,6 +68,12 @@ func (l *lastLine) extend(p []byte) {
 		body = body[:room]
 	}
 	l.line = append(l.line, body...)
+}
+
+// drawn is what stands last in a line that was drawn over.
+func drawn(p []byte) []byte {
+	p = bytes.TrimRight(p, "\r")
+	return p[bytes.LastIndexByte(p, '\r')+1:]
 }
 
 // text is the last line so far, and whether it is all of it.

@@ -36,6 +36,17 @@ func TestLastLineInAnyChunks(t *testing.T) {
 	})
 }
 
+// A line that was drawn over with blanks hid the one before it, when both had come at once.
+func TestLastLineBehindOneDrawnOver(t *testing.T) {
+	l := lastLine{max: 100}
+	for _, c := range []string{"result", "\n50 %\r    \n"} {
+		l.feed([]byte(c))
+	}
+	if got, whole := l.text(); string(got) != "result" || !whole {
+		t.Errorf("%q, whole %v", got, whole)
+	}
+}
+
 func TestLastLineOfBoundedMemory(t *testing.T) {
 	l := lastLine{max: 100}
 	l.feed([]byte("first\n"))

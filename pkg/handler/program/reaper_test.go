@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"nightshift/pkg/handler"
 	"nightshift/pkg/liveness"
 )
 
@@ -226,4 +227,23 @@ func TestProgramOutlivesThreadsAndDiesWithItsWorker(t *testing.T) {
 	}
 	_ = cmd.Wait() // killed, as it should be
 	gone(t, pid)
+}
+
+// Where something else in the process has taken the exit status (a library that waits
+// for any child), there is none: its zero value would be success.
+func TestAStolenStatusIsNoSuccess(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "exit 3")
+	if err := cmd.Run(); err == nil { // this has taken it
+		t.Fatal("exit 3 was a success")
+	}
+	c := &child{pid: cmd.Process.Pid, exited: make(chan struct{})}
+	c.reap()
+	x := &execution{child: c, speech: &speech{}}
+	r, err := x.verdict()
+	if err == nil || !strings.Contains(err.Error(), "exit status was taken") {
+		t.Errorf("the verdict is %v", err)
+	}
+	if got := r.(handler.Report); got.ExitCode != nil || got.Summary == "" {
+		t.Errorf("the report is %+v", got)
+	}
 }

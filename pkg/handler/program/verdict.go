@@ -26,6 +26,10 @@ const (
 func (x *execution) verdict() (any, error) {
 	r := handler.Report{Program: x.program}
 	status := x.child.status
+	if err := x.child.stolen; err != nil && x.order == nil {
+		return report(r, handler.Retryable(fmt.Errorf(
+			"its exit status was taken by something else in the worker that waits for any child: wait4: %w", err)))
+	}
 	if status.Signaled() {
 		r.Signal = unix.SignalName(status.Signal())
 	} else {

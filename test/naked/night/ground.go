@@ -175,10 +175,13 @@ tasks:
 	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
 		return err
 	}
-	if err := os.WriteFile(g.out("witness.sh"), []byte(witnessScript), 0o600); err != nil {
-		return err
-	}
 	return os.Rename(tmp, g.config())
+}
+
+// writeScript comes once, before anything runs: a shell that opens its script while it
+// is being written may find it empty, and then succeeds.
+func (g *ground) writeScript() error {
+	return os.WriteFile(g.out("witness.sh"), []byte(witnessScript), 0o600)
 }
 
 // maxCrashes is high, because a night kills workers far more often than a task's

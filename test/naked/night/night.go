@@ -122,6 +122,9 @@ func (n *night) prepare() error {
 	}
 	n.g.bin = bin
 	n.g.change = n.o.Config
+	if err := n.g.writeScript(); err != nil {
+		return err
+	}
 	if err := n.g.writeConfig("info"); err != nil {
 		return err
 	}

@@ -1,8 +1,11 @@
 package night
 
 import (
+	"bytes"
 	"database/sql"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -144,6 +147,19 @@ func (s *Stage) Signal(pid int, sig syscall.Signal) bool {
 		s.n.tally.stops.Add(1)
 	}
 	return true
+}
+
+// Stopped waits until a SIGSTOP has reached every thread: until then one of them may
+// still take a lock.
+func (s *Stage) Stopped(pid int, limit time.Duration) bool {
+	return s.Wait("stopped", limit, func() bool {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		return err == nil && len(stats) > 0 && !slices.ContainsFunc(stats, func(path string) bool {
+			b, err := os.ReadFile(path)
+			state := bytes.LastIndexByte(b, ')') + 2
+			return err == nil && (state >= len(b) || b[state] != 'T')
+		})
+	}) == nil
 }
 
 // Did counts a fault under a name.
