@@ -105,7 +105,7 @@ func (l *loop) startAll(claimed []task.Task, set *Settings) {
 	l.occupy(claimed)
 	for i := range claimed {
 		l.start(claimed[i], set)
-		if i%startChunk == startChunk-1 {
+		if (i+1)%startChunk == 0 || i == len(claimed)-1 {
 			l.gather()
 		}
 	}
@@ -170,17 +170,13 @@ func (l *loop) gather() {
 	for before := -1; before < len(l.ended); {
 		before = len(l.ended)
 		runtime.Gosched()
-		l.takeEnds()
-	}
-}
-
-func (l *loop) takeEnds() {
-	for {
-		select {
-		case c := <-l.s.ends:
-			l.end(c)
-		default:
-			return
+		for there := true; there; {
+			select {
+			case c := <-l.s.ends:
+				l.end(c)
+			default:
+				there = false
+			}
 		}
 	}
 }

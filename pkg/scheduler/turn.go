@@ -140,9 +140,6 @@ func (l *loop) turnedOver(t turn) {
 		written = written[1:]
 	}
 	l.startAll(t.result.Claimed, t.set)
-	if len(t.result.Claimed) > 0 {
-		l.gather() // short tasks are over by now: the next turn need not wait for the diary
-	}
 	if t.looked && t.held != l.held {
 		l.held = t.held
 		l.diary.note(hclog.Info, "claims", "held", t.held)

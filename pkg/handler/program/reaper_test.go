@@ -238,12 +238,15 @@ func TestAStolenStatusIsNoSuccess(t *testing.T) {
 	}
 	c := &child{pid: cmd.Process.Pid, exited: make(chan struct{})}
 	c.reap()
-	x := &execution{child: c, speech: &speech{}}
-	r, err := x.verdict()
-	if err == nil || !strings.Contains(err.Error(), "exit status was taken") {
-		t.Errorf("the verdict is %v", err)
-	}
-	if got := r.(handler.Report); got.ExitCode != nil || got.Summary == "" {
-		t.Errorf("the report is %+v", got)
+	for _, order := range []error{nil, handler.ErrTimeout} {
+		x := &execution{child: c, speech: &speech{}, out: &stream{}, errout: &stream{}, order: order}
+		r, err := x.verdict()
+		if err == nil || !strings.Contains(err.Error(), "exit status was taken") || !errors.Is(err, order) && order != nil {
+			t.Errorf("ordered %v, the verdict is %v", order, err)
+		}
+		got := r.(handler.Report)
+		if got.ExitCode != nil || got.Signal != "" || got.Summary == "" || strings.Contains(got.Summary, "exit 0") {
+			t.Errorf("ordered %v, the report is %+v", order, got)
+		}
 	}
 }

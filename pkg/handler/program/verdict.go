@@ -25,22 +25,19 @@ const (
 // verdict turns the program's end into the handler's answer.
 func (x *execution) verdict() (any, error) {
 	r := handler.Report{Program: x.program}
-	status := x.child.status
-	if err := x.child.stolen; err != nil && x.order == nil {
-		return report(r, handler.Retryable(fmt.Errorf(
-			"its exit status was taken by something else in the worker that waits for any child: wait4: %w", err)))
-	}
-	if status.Signaled() {
+	switch status := x.child.status; {
+	case x.child.stolen != nil: // neither is known
+	case status.Signaled():
 		r.Signal = unix.SignalName(status.Signal())
-	} else {
+	default:
 		code := status.ExitStatus()
 		r.ExitCode = &code
 	}
 	switch {
 	case x.order != nil:
-		r.Summary = x.remark(fmt.Sprintf("%s: %s; %s", reason(x.order), strings.Join(x.how, ", "), x.ending(status)))
+		r.Summary = x.remark(fmt.Sprintf("%s: %s; %s", reason(x.order), strings.Join(x.how, ", "), x.ending()))
 		return r, &stopped{x.order, r.Summary}
-	case status.Exited() && status.ExitStatus() == 0:
+	case r.ExitCode != nil && *r.ExitCode == 0:
 		var note string
 		r.Result, note = x.result()
 		if remark := x.remark(note); remark != "" {
@@ -48,9 +45,9 @@ func (x *execution) verdict() (any, error) {
 		}
 		return r, nil
 	}
-	r.Summary = x.remark(x.ending(status))
+	r.Summary = x.remark(x.ending())
 	err := errors.New(r.Summary)
-	if status.Exited() && x.p.fatal[status.ExitStatus()] {
+	if r.ExitCode != nil && x.p.fatal[*r.ExitCode] {
 		return r, handler.Fatal(err)
 	}
 	return r, handler.Retryable(err)
@@ -83,9 +80,11 @@ func reason(err error) string {
 }
 
 // ending says how the program ended, with its last words when that was no success.
-func (x *execution) ending(status syscall.WaitStatus) string {
+func (x *execution) ending() string {
 	var how string
-	switch {
+	switch status := x.child.status; {
+	case x.child.stolen != nil:
+		how = fmt.Sprintf("its exit status was taken by something else in the worker that waits for any child (wait4: %v)", x.child.stolen)
 	case status.Signaled():
 		how = fmt.Sprintf("signal %d (%s)", int(status.Signal()), strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG"))
 		if status.CoreDump() {

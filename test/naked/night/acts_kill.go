@@ -21,10 +21,11 @@ func (m *nemesis) killScript(r *rand.Rand) string {
 }
 
 func (m *nemesis) kill(p *process) bool {
+	hits := m.n.tally.of(p, m.n.sys)
 	if !m.n.g.signal(p.pid, syscall.SIGKILL) {
 		return false
 	}
-	m.n.tally.count(p, m.n.sys)
+	hits.Add(1)
 	m.n.sys.noticed(p.pid)
 	return true
 }
@@ -61,13 +62,11 @@ func (m *nemesis) expectBack(id string) {
 }
 
 func (m *nemesis) killSupervisor(*rand.Rand) string {
-	k := m.n.sys.supervisor()
-	pid := k.pid()
-	if pid == 0 || !m.n.g.signal(pid, syscall.SIGKILL) {
+	p := process{pid: m.n.sys.supervisor().pid()}
+	if p.pid == 0 || !m.kill(&p) {
 		return ""
 	}
-	m.n.tally.supervisors.Add(1)
-	return fmt.Sprint(pid)
+	return fmt.Sprint(p.pid)
 }
 
 // killTree kills a worker and all that it runs.

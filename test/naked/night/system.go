@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -118,8 +119,9 @@ func (s *system) crash(t *tally) {
 				continue
 			}
 			alive++
+			hits := t.of(&ps[i], s)
 			if s.g.signal(ps[i].pid, syscall.SIGKILL) {
-				t.count(&ps[i], s)
+				hits.Add(1)
 			}
 		}
 		if alive == 0 {
@@ -132,17 +134,17 @@ func (s *system) crash(t *tally) {
 	}
 }
 
-// count files a kill under what it hit.
-func (t *tally) count(p *process, s *system) {
+// of is the count of what p is. To be asked before p is killed: its keeper forgets it then.
+func (t *tally) of(p *process, s *system) *atomic.Int64 {
 	switch {
 	case p.isScript():
-		t.scripts.Add(1)
+		return &t.scripts
 	case p.isWorker():
-		t.workers.Add(1)
+		return &t.workers
 	case s.supervisor() != nil && s.supervisor().pid() == p.pid:
-		t.supervisors.Add(1)
+		return &t.supervisors
 	default:
-		t.others.Add(1)
+		return &t.others
 	}
 }
 
