@@ -12,12 +12,6 @@ type Clock interface {
 	NewTimer(d time.Duration) Timer
 }
 
-// NextSecond is how long to wait for the next whole second: what is done once a second is done
-// at the same moment everywhere in the process, and the machine is woken once for all.
-func NextSecond(now time.Time) time.Duration {
-	return time.Second - time.Duration(now.Nanosecond())
-}
-
 // Timer is one of a Clock's timers.
 type Timer interface {
 	C() <-chan time.Time

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"nightshift/pkg/task"
 )
 
 // Bounds of a sink's queue. 4 MiB holds some seconds of a flood; more would only
@@ -186,8 +188,14 @@ func (s *sink) close(d time.Duration) bool {
 func (s *sink) run() {
 	defer close(s.done)
 	defer s.target.close()
-	tick := time.NewTicker(s.every)
+	next := func() time.Duration { return task.OnSecond(time.Now(), s.every) }
+	tick := time.NewTimer(next())
 	defer tick.Stop()
+	look := func() {
+		s.target.tick()
+		s.tell()
+		tick.Reset(next())
+	}
 	for {
 		batch, closed := s.take()
 		for rest := batch; len(rest) > 0; {
@@ -206,8 +214,7 @@ func (s *sink) run() {
 		}
 		select {
 		case <-tick.C:
-			s.target.tick()
-			s.tell()
+			look()
 			continue
 		default:
 		}
@@ -217,8 +224,7 @@ func (s *sink) run() {
 		select {
 		case <-s.wake:
 		case <-tick.C:
-			s.target.tick()
-			s.tell()
+			look()
 		}
 	}
 }

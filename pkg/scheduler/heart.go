@@ -119,7 +119,7 @@ func (h *Heart) stale(now time.Time) bool {
 func (h *Heart) Run(done <-chan struct{}) {
 	next := h.cfg.Clock.Now().Add(h.cfg.Every())
 	for {
-		t := h.cfg.Clock.NewTimer(executor.NextSecond(h.cfg.Clock.Now()))
+		t := h.cfg.Clock.NewTimer(task.OnSecond(h.cfg.Clock.Now(), time.Second))
 		select {
 		case <-done:
 			t.Stop()

@@ -28,7 +28,7 @@ const stepLimit = time.Second
 // tasks, steps of the wall clock.
 func (l *loop) everySecond() {
 	now := l.now()
-	l.tick = l.s.cfg.Deps.Clock.NewTimer(executor.NextSecond(now))
+	l.tick = l.s.cfg.Deps.Clock.NewTimer(task.OnSecond(now, time.Second))
 	l.noticeStep(now)
 	l.readOwn(now)
 	l.noticeSlow(now)

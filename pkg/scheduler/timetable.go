@@ -88,9 +88,10 @@ func (t *Timetable) Run(done <-chan struct{}) {
 	for {
 		next := t.Round()
 		// No timer is longer than the poll: timers stop while the machine sleeps.
-		wait := t.poll()
+		now := t.clock.Now()
+		wait := task.OnSecond(now, t.poll())
 		if !next.IsZero() {
-			wait = min(wait, next.Sub(t.clock.Now().Round(0)))
+			wait = min(wait, next.Sub(now.Round(0)))
 		}
 		timer := t.clock.NewTimer(max(wait, time.Millisecond))
 		select {

@@ -191,10 +191,11 @@ func (l *loop) setAlarm(due time.Time) {
 	if l.alarm != nil {
 		l.alarm.Stop()
 	}
-	d := l.set.PollInterval
+	now := l.now()
+	d := task.OnSecond(now, l.set.PollInterval)
 	if !due.IsZero() {
 		// Round reads the wall clocks alone: due is a wall time.
-		if until := due.Sub(l.now().Round(0)); until < d {
+		if until := due.Sub(now.Round(0)); until < d {
 			d = max(until, 0)
 		}
 		if d == 0 && len(l.idle) == 0 {

@@ -136,7 +136,7 @@ func (w *Warden) Notice() {
 func (w *Warden) Run(done <-chan struct{}) {
 	for {
 		w.Round()
-		wait := probeEvery
+		wait := task.OnSecond(w.clock.Now(), probeEvery)
 		if w.soon {
 			wait = recheckSoon
 		}

@@ -6,19 +6,19 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"nightshift/pkg/task"
 )
 
 // maintain looks after the file while the store is open: is it still there, does
 // the WAL stay small, is there ballast.
 func (s *Store) maintain() {
-	tick := time.NewTicker(maintainEvery)
-	defer tick.Stop()
 	m := maintenance{warnFrom: walWarn}
 	for {
 		select {
 		case <-s.closing:
 			return
-		case <-tick.C:
+		case <-time.After(task.OnSecond(time.Now(), maintainEvery)):
 			m.round(s)
 		}
 	}

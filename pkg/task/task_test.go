@@ -106,3 +106,20 @@ func TestIDsThatAreRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestOnSecond(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 7, 250_000_000, time.UTC)
+	for d, want := range map[time.Duration]time.Duration{
+		20 * time.Millisecond:   20 * time.Millisecond,
+		time.Second:             750 * time.Millisecond,
+		5 * time.Second:         4750 * time.Millisecond,
+		2500 * time.Millisecond: 1750 * time.Millisecond,
+	} {
+		if got := OnSecond(at, d); got != want {
+			t.Errorf("OnSecond(…07.250, %v) is %v, not %v", d, got, want)
+		}
+	}
+	if got := OnSecond(at.Truncate(time.Second), time.Second); got != time.Second {
+		t.Errorf("on a whole second it waits %v", got)
+	}
+}

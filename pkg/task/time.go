@@ -24,3 +24,13 @@ func ParseTime(s string) (time.Time, error) {
 	}
 	return t.UTC(), nil
 }
+
+// OnSecond is how long to wait at most d, a second or more, so that the wait ends on a whole
+// second of the wall clock: what is done again and again is done at the same moments everywhere
+// in the process, and the machine is woken once for all of it. A shorter d is returned as it is.
+func OnSecond(now time.Time, d time.Duration) time.Duration {
+	if d < time.Second {
+		return d
+	}
+	return d - time.Duration(now.Add(d).Nanosecond())
+}

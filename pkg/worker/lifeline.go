@@ -5,11 +5,13 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"nightshift/pkg/executor"
 	"nightshift/pkg/scheduler"
+	"nightshift/pkg/task"
 )
 
 // lifeline is the worker's end of the supervisor's pipe: one byte a second says
@@ -78,7 +80,7 @@ func (l *lifeline) run(pulse *scheduler.Pulse, lost func(), done <-chan struct{}
 			lost()
 			return
 		}
-		t := l.clock.NewTimer(executor.NextSecond(l.clock.Now()))
+		t := l.clock.NewTimer(task.OnSecond(l.clock.Now(), time.Second))
 		select {
 		case <-done:
 			t.Stop()

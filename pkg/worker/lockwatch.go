@@ -6,6 +6,7 @@ import (
 
 	"nightshift/pkg/liveness"
 	"nightshift/pkg/store"
+	"nightshift/pkg/task"
 )
 
 // A process that is stopped inside a write transaction blocks every writer for
@@ -22,7 +23,7 @@ func (p *process) watchWriteLock(done <-chan struct{}) {
 	seen := map[int]int{} // by pid: looks in a row that found it stopped with the lock
 	last := p.clock.Now()
 	for {
-		t := p.clock.NewTimer(lockLook)
+		t := p.clock.NewTimer(task.OnSecond(p.clock.Now(), lockLook))
 		select {
 		case <-done:
 			t.Stop()

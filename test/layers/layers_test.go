@@ -16,7 +16,7 @@ import (
 var rooms = map[string][]string{
 	"pkg/task":                   {},
 	"pkg/liveness":               {},
-	"pkg/logging":                {"pkg/config"},
+	"pkg/logging":                {"pkg/task", "pkg/config"},
 	"pkg/cron":                   {"pkg/task"},
 	"pkg/config":                 {"pkg/task", "pkg/cron"},
 	"pkg/execlog":                {},

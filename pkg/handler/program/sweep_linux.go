@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nightshift/pkg/liveness"
+	"nightshift/pkg/task"
 )
 
 // Pace of the search for strays.
@@ -46,7 +47,7 @@ func (r *Reaper) watch() {
 				search.in(routinePace) // somebody else's dead child hides the others
 			}
 			if childless {
-				burial.Reset(idlePace)
+				burial.Reset(task.OnSecond(time.Now(), idlePace))
 			} else {
 				burial.Reset(burialPace)
 			}
