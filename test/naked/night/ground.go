@@ -205,8 +205,11 @@ steps=${NIGHTSHIFT_PAYLOAD#*\"steps\":}; steps=${steps%%[!0-9]*}
 say START $n
 while [ $n -lt $steps ]; do
   sleep .03; n=$((n + 1)); say STEP $n
-  printf '{"checkpoint":{"n":%d},"progress":"%d/%d"}\n' $n $n $steps >&3
-  read -r answer <&3 || exit 1
+  while :; do
+    printf '{"checkpoint":{"n":%d},"progress":"%d/%d"}\n' $n $n $steps >&3 || exit 1
+    read -r answer <&3 || exit 1
+    case $answer in *'"error"'*) sleep .1 ;; *) break ;; esac # not stored: once more
+  done
   case $answer in *'"stop"'*) say STOP $n; exit 0 ;; esac
   say ACK $n
 done
