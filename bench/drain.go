@@ -25,7 +25,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-var shapes = []shape{{1, 1}, {1, 8}, {1, 32}, {1, 256}, {4, 8}, {4, 32}, {4, 256}}
+var shapes = []shape{{1, 1}, {1, 8}, {1, 32}, {1, 256}, {4, 1}, {4, 8}, {4, 32}, {4, 256}}
 
 // drains measures how fast no-op tasks of a Go handler are carried from PENDING to
 // SUCCESS, in turns with SQLite alone doing the same row changes.
