@@ -35,6 +35,14 @@ var clockForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile
 // zone of the person; a time of day alone is the next one. What can mean two
 // things, or nothing, is refused rather than guessed.
 func ParseTime(text string, now time.Time, loc *time.Location) (time.Time, error) {
+	t, err := readTime(text, now, loc)
+	if err == nil && (t.Unix() < minUnix || t.Unix() > maxUnix) {
+		err = &cmdline.UsageError{Message: fmt.Sprintf("%q is no time: in UTC it is not in the years 0000 to 9999", text), Hint: timeForms}
+	}
+	return t, err
+}
+
+func readTime(text string, now time.Time, loc *time.Location) (time.Time, error) {
 	s := strings.TrimSpace(text)
 	bad := func(why string) (time.Time, error) {
 		return time.Time{}, &cmdline.UsageError{Message: fmt.Sprintf("%q is no time%s", text, why), Hint: timeForms}
@@ -75,8 +83,11 @@ func ParseTime(text string, now time.Time, loc *time.Location) (time.Time, error
 	return bad("")
 }
 
-// maxUnix is the end of the year 9999, the last that the stored form can hold.
-const maxUnix = 253402300799
+// The seconds of the years 0000 to 9999, which the stored form can hold.
+const (
+	minUnix = -62167219200
+	maxUnix = 253402300799
+)
 
 // nextClock is the next time that a clock on the wall shows s.
 func nextClock(s, text string, now time.Time) (time.Time, error) {

@@ -25,9 +25,9 @@ func ParseTime(s string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// OnSecond is how long to wait at most d, a second or more, so that the wait ends on a whole
-// second of the wall clock: what is done again and again is done at the same moments everywhere
-// in the process, and the machine is woken once for all of it. A shorter d is returned as it is.
+// OnSecond shortens a wait of d, by less than a second, so that it ends on a whole second of the
+// wall clock: what is done again and again is done at the same moments everywhere in the process,
+// and the machine is woken once for all of it. A d below a second is returned as it is.
 func OnSecond(now time.Time, d time.Duration) time.Duration {
 	if d < time.Second {
 		return d
